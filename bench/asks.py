@@ -52,9 +52,9 @@ from travois.permissions.shell.families import is_builder
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
-from travois.sandbox.hidden_files import find_covered
-from travois.sandbox.policy import SECRET, Bounds
-from travois.sandbox.tool_chains import list_shown
+from travois.sandbox.hidden_files import find_covered_places
+from travois.sandbox.policy import SECRET_HOME_PATHS, SandboxPolicy
+from travois.sandbox.tool_chains import list_tool_chain_paths
 from travois.sessions.blobs import BlobStore
 from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
@@ -345,14 +345,14 @@ def _follow(agent: Agent, ready: ParsedCall) -> None:
 def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, Scene, Recorder]:
     scene, person, temp = Scene(cwd, scratch), Recorder(answers), f"{scratch}/tmp"
     os.makedirs(temp, exist_ok=True)
-    needed = list_shown(scene.home, {})
-    bounds = Bounds(
+    needed = list_tool_chain_paths(scene.home, {})
+    bounds = SandboxPolicy(
         temp,
         free=mode == "sandboxed",
         attended=True,
         offered=True,
-        covered=(scratch, *find_covered()),
-        hidden=(*(f"{scene.home}/{name}" for name in SECRET), *needed.withheld),
+        covered=(scratch, *find_covered_places()),
+        hidden=(*(f"{scene.home}/{name}" for name in SECRET_HOME_PATHS), *needed.withheld),
         shown=tuple(_brought(scene.home)),
         tools=(*needed.reads, *needed.settings),
         caches=needed.caches,
@@ -364,7 +364,7 @@ def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, S
 
 
 def make_agent(
-    root: str, guard: Permissions, bounds: Bounds, *, person: Recorder, blobs: Path
+    root: str, guard: Permissions, bounds: SandboxPolicy, *, person: Recorder, blobs: Path
 ) -> Agent:
     """A session in a folder whose calls can be judged; it has no model to talk to."""
     session, kept = Session(MemoryLog()), BlobStore(blobs)

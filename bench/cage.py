@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.hidden_files import find_covered, find_programs
-from travois.sandbox.policy import PINNED, SECRET
-from travois.sandbox.probe import look
-from travois.sandbox.tool_chains import list_shown
+from travois.sandbox.hidden_files import find_covered_places, find_program_folders
+from travois.sandbox.policy import PINNED_PATHS, SECRET_HOME_PATHS
+from travois.sandbox.probe import find_sandbox_support
+from travois.sandbox.tool_chains import list_tool_chain_paths
 
 ROUNDS = 100
 SHELL = ("/bin/bash", "-c", "true")
@@ -31,22 +31,22 @@ SHELL = ("/bin/bash", "-c", "true")
 
 async def measure(place: Path) -> None:
     """Print milliseconds per command, and what is added to a bare one."""
-    walls = look(None)
+    walls = find_sandbox_support(None)
     print(walls.line)
     work, temp = place / "work", place / "temp"
     cage = SandboxProfile(
         "work",
         (str(work),),
         str(temp),
-        pinned=tuple(f"{work}/{name}" for name in PINNED),
-        hidden=tuple(str(Path.home() / name) for name in SECRET),
+        pinned=tuple(f"{work}/{name}" for name in PINNED_PATHS),
+        hidden=tuple(str(Path.home() / name) for name in SECRET_HOME_PATHS),
     )
-    covered, needed = find_covered(), list_shown(str(Path.home()), os.environ)
+    covered, needed = find_covered_places(), list_tool_chain_paths(str(Path.home()), os.environ)
     open_home = replace(cage, profile="look", pinned=())
     cage = replace(
         cage,
         hidden=(*cage.hidden, *covered),
-        shown=(*needed.reads, *needed.settings, *find_programs(covered)),
+        shown=(*needed.reads, *needed.settings, *find_program_folders(covered)),
         caches=needed.caches,
         home=str(Path.home()),
     )

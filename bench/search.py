@@ -16,7 +16,7 @@ from tests.tools.local import Local, told
 
 from travois.ports.tool import AnyTool
 from travois.process.run import LocalProcesses
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.tools.search import GLOB, GREP
 
 RUNS = 3
@@ -88,7 +88,7 @@ async def _ours(world: Local, tool: AnyTool, args: dict[str, Any]) -> tuple[floa
 
 
 def _plain(root: str, options: tuple[str, ...]) -> float:
-    words = [resolve("rg"), "--no-config", "--hidden", *options, os.curdir]
+    words = [find_program("rg"), "--no-config", "--hidden", *options, os.curdir]
     begun = perf_counter()
     with Path(os.devnull).open("wb") as nowhere:
         subprocess.run(words, cwd=root, stdout=nowhere, check=False)

@@ -18,7 +18,7 @@ import anyio
 from tests.tools.local import Local
 
 from travois.process.run import LocalProcesses
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.tools import syntax
 from travois.tools.symbols import SYMBOLS
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _files(root: Path) -> list[str]:
-    done = subprocess.run([resolve("rg"), "--files", root], capture_output=True, text=True)
+    done = subprocess.run([find_program("rg"), "--files", root], capture_output=True, text=True)
     return done.stdout.splitlines()
 
 
@@ -72,7 +72,7 @@ async def _ours(world: Local, name: str, what: str) -> tuple[float, float, str]:
 
 def _plain(root: Path, word: str) -> None:
     subprocess.run(
-        [resolve("rg"), "--hidden", "--word-regexp", "--line-number", word, os.fspath(root)],
+        [find_program("rg"), "--hidden", "--word-regexp", "--line-number", word, os.fspath(root)],
         stdout=subprocess.DEVNULL,
     )
 

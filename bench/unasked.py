@@ -48,9 +48,9 @@ from travois.permissions.git_config import undo_harmful_changes
 from travois.permissions.protected_paths import personal_names, protected_names
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.hidden_files import find_covered, find_programs
-from travois.sandbox.policy import Bounds
-from travois.sandbox.probe import Walls, look
+from travois.sandbox.hidden_files import find_covered_places, find_program_folders
+from travois.sandbox.policy import SandboxPolicy
+from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
 MODES: dict[str, tuple[PermissionMode, bool]] = {
     "default": ("default", False),
@@ -203,15 +203,15 @@ def make_session(stage: Stage, mode: str) -> Agent:
     """A session in a mode, with the full sandbox and somebody who says no."""
     named, free = MODES[mode]
     root, temp, home = str(stage.root), str(stage.temp), str(stage.home)
-    covered = (*find_covered(), home, str(stage.place / "outside"))
-    bounds = Bounds(
+    covered = (*find_covered_places(), home, str(stage.place / "outside"))
+    bounds = SandboxPolicy(
         temp,
         free=free,
         attended=True,
         offered=True,
         covered=covered,
         home=home,
-        tools=find_programs(covered),
+        tools=find_program_folders(covered),
     )
     guard = Permissions(named, folders=(root,), scratch=temp)
     return make_agent(root, guard, bounds, person=Recorder("once"), blobs=stage.place / "blobs")
@@ -261,7 +261,7 @@ def score(
 
 
 def execute(
-    ran: Sequence[tuple[Row, CallDecision]], stage: Stage, mode: str, *, walls: Walls
+    ran: Sequence[tuple[Row, CallDecision]], stage: Stage, mode: str, *, walls: SandboxSupport
 ) -> list[Found]:
     """Run commands in the sandbox that they were given, and return those that left a trace."""
     found: list[Found] = []
@@ -277,7 +277,7 @@ def execute(
     return found
 
 
-async def _run(ruling: CallDecision, line: str, stage: Stage, walls: Walls) -> None:
+async def _run(ruling: CallDecision, line: str, stage: Stage, walls: SandboxSupport) -> None:
     assert ruling.cage is not None, "a command without a sandbox is not executed"
     shell = ("/bin/bash", "-c", f"{LIMITS}\n{line}")
     cage = replace(ruling.cage, network="off")
@@ -291,7 +291,7 @@ async def _run(ruling: CallDecision, line: str, stage: Stage, walls: Walls) -> N
 
 def measure(rows: Sequence[Row], mode: str, *, executed: int, seed: int = 1) -> dict[str, Any]:
     """Score one mode, and execute a sample of what runs unasked in it."""
-    walls = look(None)
+    walls = find_sandbox_support(None)
     with staged() as stage:
         silent, ran = score(rows, make_session(stage, mode), mode)
         safe = [(row, ruling) for row, ruling in ran if not row.never_execute and ruling.cage]

@@ -9,7 +9,7 @@ from tests.cli.commanding import run
 from travois.commands import models
 from travois.commands import try_command as attempt
 from travois.sandbox import landlock, probe
-from travois.sandbox.probe import bundled_bwrap
+from travois.sandbox.probe import find_bundled_bwrap
 
 NAMES = [
     *("bash", "git", "ripgrep", "terminal", "home", "settings"),
@@ -93,7 +93,7 @@ def test_the_bwrap_in_use_is_named_and_said_to_be_the_bundled_one(
         (places / "bin" / program).symlink_to(f"/usr/bin/{program}")
     monkeypatch.setenv("PATH", str(places / "bin"))
     found = told(capsys)["bubblewrap"]
-    assert found["why"] == f"{bundled_bwrap()} (bundled with Travois)"
+    assert found["why"] == f"{find_bundled_bwrap()} (bundled with Travois)"
 
 
 def test_a_copy_to_try_commands_in_is_promised_only_where_one_can_be_made(
@@ -114,7 +114,7 @@ def test_what_a_limited_sandbox_does_not_protect_is_said(
     said = capsys.readouterr().out
     if "Sandbox: partial." not in said:
         pytest.skip("this kernel has no Landlock that will do")
-    assert all(f"- {limit}" in said for limit in landlock.LIMITS)
+    assert all(f"- {limit}" in said for limit in landlock.PARTIAL_LIMITS)
 
 
 def test_a_file_in_the_way_of_home_makes_it_unusable(

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from travois.sandbox.probe import look
+from travois.sandbox.probe import find_sandbox_support
 
-WORKS = all(c.works for c in look(None).checks if c.name in ("namespaces", "overlay"))
+WORKS = all(
+    c.works for c in find_sandbox_support(None).checks if c.name in ("namespaces", "overlay")
+)
 pytestmark = pytest.mark.skipif(not WORKS, reason="no namespaces or no overlay here")
 MESS = "echo done; echo more >> a; rm b; mv c d; mkdir .git; echo x > .git/config; ln -s /etc l"
 CHANGES = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import travois_lab as lab
 from travois.core.facts import Entry
-from travois.sandbox.probe import look
+from travois.sandbox.probe import find_sandbox_support
 from travois.sessions.log_file import read_entries
 
 Line = dict[str, Any]
@@ -33,7 +33,7 @@ def has_landlock_backend() -> bool:
 @cache
 def sandbox_kind() -> str:
     """Return how much of the sandbox this machine can have: full, partial or none."""
-    return look(None).kind
+    return find_sandbox_support(None).kind
 
 
 def travois_command() -> tuple[str, ...]:

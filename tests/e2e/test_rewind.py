@@ -12,7 +12,7 @@ from tests.e2e.glass import use
 from tests.e2e.program import Program, kinds
 from travois.core.content import extract_text
 from travois.core.facts import Changed, Result, Rewound
-from travois.snapshots.database import opened
+from travois.snapshots.database import open_snapshot_database
 
 FLAGS = ("--permission-mode", "bypass")
 
@@ -139,7 +139,7 @@ def snapshots(program: Program) -> list[str]:
 def covered(program: Program) -> list[list[str]]:
     """The paths that each snapshot of the project covers, in the order in which they were taken."""
     (path,) = program.home.glob("snapshots/*.db")
-    with opened(path) as shelf:
+    with open_snapshot_database(path) as shelf:
         taken = list(shelf.newest())
     return [[os.fsdecode(root.path) for root in one.roots] for one in reversed(taken)]
 

@@ -19,10 +19,10 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.permissions.updates import PermissionUpdate, suggest_updates
 from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env, PersonAnswer
-from travois.sandbox.policy import Bounds
+from travois.sandbox.policy import SandboxPolicy
 from travois.testing import calls, say
 
-BOUNDS = Bounds(temp="/private")
+BOUNDS = SandboxPolicy(temp="/private")
 YES = PersonAnswer(allow=True, reason="fine")
 TRIED = "its effects are unknown, so it runs read-only and without network first"
 
@@ -172,7 +172,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
         tools=(shell(run),),
         guard=Permissions(folders=(str(tmp_path.resolve()),)),
         person=person,
-        bounds=Bounds(temp="/private", look_first=False),
+        bounds=SandboxPolicy(temp="/private", look_first=False),
         remember=kept.append,
     )
     play(one)

@@ -25,10 +25,10 @@ from travois.permissions.resolve_paths import home_folder
 from travois.permissions.rules import parse_permission_rule
 from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, PermissionUpdate
 from travois.ports.world import PermissionQuestion, PersonAnswer, SnapshotTaken
-from travois.sandbox.policy import Bounds
+from travois.sandbox.policy import SandboxPolicy
 from travois.testing import calls, say
 
-BOUNDS = Bounds(temp="/private", attended=True, offered=True)
+BOUNDS = SandboxPolicy(temp="/private", attended=True, offered=True)
 TAKEN = PersonAnswer(allow=True, sandbox=True)
 YES = PersonAnswer(allow=True)
 BUILDERS = (

@@ -17,7 +17,12 @@ from travois.permissions.decide import (
 )
 from travois.permissions.rules import ToolUse, parse_permission_rule
 from travois.permissions.shell.judge import plan_command
-from travois.sandbox.policy import Bounds, cage, contained, held_back
+from travois.sandbox.policy import (
+    SandboxPolicy,
+    build_sandbox_profile,
+    find_held_back_path,
+    is_contained,
+)
 
 ROOT, HOME = "/w/proj", "/home/u"
 PERSONAL = (
@@ -135,7 +140,9 @@ def test_mode_bypass_asks_for_what_takes_a_person(path: str, write: str) -> None
     if path in PERSONAL or not line.startswith(UNSEEN):
         assert free == []
     for one in free:  # not known as a write, so the sandbox holds it
-        made = cage(Bounds(temp="/private"), Permissions("bypass", folders=(ROOT,)), use(one))
+        made = build_sandbox_profile(
+            SandboxPolicy(temp="/private"), Permissions("bypass", folders=(ROOT,)), use(one)
+        )
         assert made is not None and made.writable == ()
 
 
@@ -201,7 +208,9 @@ def test_other_keys_are_as_free_as_git_itself(line: str) -> None:
 
 
 def walls(line: str, mode: PermissionMode = "default") -> tuple[frozenset[str], frozenset[str]]:
-    made = cage(Bounds(temp="/private"), Permissions(mode, folders=(ROOT,)), use(line))
+    made = build_sandbox_profile(
+        SandboxPolicy(temp="/private"), Permissions(mode, folders=(ROOT,)), use(line)
+    )
     assert made is not None
     return frozenset(made.pinned), frozenset(made.lifted)
 
@@ -215,9 +224,9 @@ def test_a_pin_is_never_lifted_for_other_code(path: str, code: str) -> None:
         pinned, lifted = walls(line)
         assert lifted == frozenset()
         assert any(f"{ROOT}/{path}".startswith(one) for one in pinned)
-        assert held_back(Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(line)).startswith(
-            ROOT
-        )
+        assert find_held_back_path(
+            SandboxPolicy(temp="/t"), Permissions(folders=(ROOT,)), use(line)
+        ).startswith(ROOT)
     pinned, lifted = walls(f"mkdir -p x && cp a {path}; chmod +x {path}")
     assert f"{ROOT}/{path}" in lifted
     assert not any(f"{ROOT}/{path}".startswith(one) for one in pinned)
@@ -225,11 +234,13 @@ def test_a_pin_is_never_lifted_for_other_code(path: str, code: str) -> None:
 
 @pytest.mark.parametrize("code", ["make", "python3 -m pytest", "npm test"])
 def test_git_beside_other_code_writes_its_settings_key_by_key(code: str) -> None:
-    made = cage(Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(f"git commit -m x; {code}"))
+    made = build_sandbox_profile(
+        SandboxPolicy(temp="/t"), Permissions(folders=(ROOT,)), use(f"git commit -m x; {code}")
+    )
     assert made is not None and made.lifted == ()
     assert f"{ROOT}/.git/config" in made.git_written
-    made = cage(
-        Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(f"git config alias.x y; {code}")
+    made = build_sandbox_profile(
+        SandboxPolicy(temp="/t"), Permissions(folders=(ROOT,)), use(f"git config alias.x y; {code}")
     )
     assert made is not None and made.lifted == ()
 
@@ -281,4 +292,4 @@ def test_a_file_that_a_trusted_hook_runs_is_protected() -> None:
 def test_unproven_code_alone_stays_a_doubt_for_the_sandbox() -> None:
     verdict = ruled("auto", "python3 -m pytest; make")
     assert verdict.effect == "ask" and verdict.doubt
-    assert contained(Permissions("auto", (), (ROOT,)), use("python3 -m pytest; make"))
+    assert is_contained(Permissions("auto", (), (ROOT,)), use("python3 -m pytest; make"))

@@ -22,8 +22,8 @@ from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
 from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process import reap as reaper
 from travois.process import spawn as spawning
-from travois.process.environment import clean
-from travois.process.output import Capture
+from travois.process.environment import build_child_environment
+from travois.process.output import OutputCapture
 from travois.process.run import LocalProcesses
 
 SECONDS = 180.0
@@ -307,7 +307,7 @@ def test_secrets_stay_with_us():
         "SSH_AUTH_SOCK": "/run/agent",
         "PAGER": "less",
     }
-    kept = clean(ours, passed=("GITHUB_TOKEN",))
+    kept = build_child_environment(ours, passed=("GITHUB_TOKEN",))
     assert {name: value for name, value in kept.items() if name in ours} == {
         "GITHUB_TOKEN": "2",
         "HOME": "/home/me",
@@ -343,10 +343,10 @@ def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours():
 
 
 def test_a_harness_within_a_harness_leaves_both_marks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(reaper.MARK, "outer-1-")
+    monkeypatch.setenv(reaper.JOB_MARK_VARIABLE, "outer-1-")
 
     async def scene(processes: LocalProcesses) -> None:
-        done = await processes.run(sh(f"echo ${reaper.MARK}"), timeout=SECONDS)
+        done = await processes.run(sh(f"echo ${reaper.JOB_MARK_VARIABLE}"), timeout=SECONDS)
         assert done.output.head.startswith(b"outer-1-")
         assert len(done.output.head) > len("outer-1-") + 16
 
@@ -358,24 +358,24 @@ def test_a_harness_within_a_harness_leaves_both_marks(monkeypatch: pytest.Monkey
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(0, 30))
 def test_a_capture_keeps_the_head_and_the_tail_of_any_stream(chunks: list[bytes], keep: int):
-    capture = Capture(keep)
+    capture = OutputCapture(keep)
     for chunk in chunks:
         capture.add(memoryview(chunk))
     whole = b"".join(chunks)
     rest = whole[keep:]
     head, tail = whole[:keep], rest[max(0, len(rest) - keep) :]
     missing = whole.count(b"\n") - head.count(b"\n") - tail.count(b"\n")
-    assert capture.taken() == CapturedOutput(head, tail, len(whole), missing_lines=missing)
+    assert capture.to_captured() == CapturedOutput(head, tail, len(whole), missing_lines=missing)
 
 
 @given(st.text(max_size=30), st.lists(st.integers(0, 100), max_size=8))
 def test_fresh_output_never_ends_within_a_character(text: str, cuts: list[int]):
     data = text.encode()
     ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
-    capture, start, said = Capture(1000), 0, ""
+    capture, start, said = OutputCapture(1000), 0, ""
     for end in ends:
         capture.add(memoryview(data[start:end]))
-        said += capture.fresh(ended=end == len(data)).head_and_tail().decode()
+        said += capture.take_new(ended=end == len(data)).head_and_tail().decode()
         start = end
     assert said == text
 
@@ -431,9 +431,9 @@ async def processes_run(processes: LocalProcesses, command: Command) -> None:
 def test_what_a_quick_parent_leaves_is_found_on_a_slow_machine(
     nap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = spawning.spawn
+    real = spawning.spawn_process
 
-    def slow(command: Command, surroundings: spawning.Surroundings) -> spawning.Started:
+    def slow(command: Command, surroundings: spawning.SpawnContext) -> spawning.StartedProcess:
         started = real(command, surroundings)
         while not sleepers(nap):  # the parent has ended by now, or is about to
             time.sleep(0.01)
@@ -444,7 +444,7 @@ def test_what_a_quick_parent_leaves_is_found_on_a_slow_machine(
         done = await processes.run(sh(f"(sleep {nap} >/dev/null 2>&1 &)"), timeout=SECONDS)
         assert set(sleepers(nap)) <= set(done.left_running) != set()
 
-    monkeypatch.setattr(spawning, "spawn", slow)
+    monkeypatch.setattr(spawning, "spawn_process", slow)
     play(scene)
 
 
@@ -542,7 +542,7 @@ def test_an_orphan_that_has_ended_is_buried():
 
 
 def test_without_a_proc_the_process_group_ends(monkeypatch: pytest.MonkeyPatch, nap: str):
-    monkeypatch.setattr(reaper, "PROC", False)
+    monkeypatch.setattr(reaper, "HAS_PROC", False)
 
     async def scene(processes: LocalProcesses) -> None:
         done = await processes.run(sh(f"sleep {nap} & sleep {nap}"), timeout=0.1)
@@ -684,7 +684,7 @@ def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(tmp_path
 def test_a_program_that_says_more_than_may_be_written_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
 ):
-    monkeypatch.setattr("travois.process.output.MOST", 5_000_000)
+    monkeypatch.setattr("travois.process.output.MAX_SPOOL_BYTES", 5_000_000)
     file, ticks = tmp_path / "a.txt", tmp_path / "ticks"
 
     async def scene(processes: LocalProcesses) -> None:
@@ -705,7 +705,7 @@ def test_a_program_that_says_more_than_may_be_written_is_ended(
 def test_an_output_of_just_as_much_as_may_be_written_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("travois.process.output.MOST", 8893)
+    monkeypatch.setattr("travois.process.output.MAX_SPOOL_BYTES", 8893)
 
     async def scene(processes: LocalProcesses) -> None:
         command = replace(sh("seq 2000"), keep=1000, whole=str(tmp_path / "a.txt"))

@@ -16,7 +16,7 @@ import pytest
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
-from travois.sandbox.probe import Walls, look
+from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
 SECONDS = 180.0
 Mode = Literal["full", "partial"]
@@ -51,11 +51,11 @@ def scene(**more: object) -> Iterator[Scene]:
 
 
 @cache
-def found() -> Walls:
-    return look(None)
+def found() -> SandboxSupport:
+    return find_sandbox_support(None)
 
 
-def walls(mode: Mode) -> Walls:
+def walls(mode: Mode) -> SandboxSupport:
     """The walls of this kind; skips the test where this machine has none."""
     working = {check.name for check in found().checks if check.works}
     if mode == "full" and found().kind != "full":

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from travois.permissions.sandbox_profile import SandboxProfile
-from travois.sandbox.denial import Denial, find_denial, granted
+from travois.sandbox.denial import Denial, find_denial, find_granted_access
 from travois.sandbox.disk_facts import LocalDisk
 
 WORK = SandboxProfile(
@@ -39,10 +39,10 @@ class FakeDisk(msgspec.Struct, frozen=True):
     def is_root(self) -> bool:
         return self.root
 
-    def real(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         return path
 
-    def may(self, path: str, need: Literal["read", "write"]) -> bool:
+    def can_access(self, path: str, need: Literal["read", "write"]) -> bool:
         return self.root or not path.startswith(self.foreign)
 
     def needs_root(self, path: str) -> bool:
@@ -54,7 +54,7 @@ class FakeDisk(msgspec.Struct, frozen=True):
     def is_program(self, path: str) -> bool:
         return path in self.programs
 
-    def listens(self, port: int) -> bool:
+    def has_listener(self, port: int) -> bool:
         return port in self.ports
 
 
@@ -321,4 +321,4 @@ def test_what_could_not_be_made_in_a_hidden_folder_is(tmp_path: Path, said: str)
 def test_of_two_folders_the_deeper_one_says_what_is_granted(
     path: str, cage: SandboxProfile, grant: str
 ) -> None:
-    assert granted(cage, path) == grant
+    assert find_granted_access(cage, path) == grant

@@ -18,7 +18,7 @@ from travois.permissions.decide import Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.shell.judge import plan_command
 from travois.process.run import LocalProcesses
-from travois.sandbox.policy import Bounds, cage
+from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -47,8 +47,8 @@ class Repository:
         at = str(root or self.work)
         made = plan_command(line, cwd=at, home="/home/u")
         use = ToolUse("Bash", (Access("exec", line),), at, "/home/u", plans=(made,))
-        bounds = move_sandbox_policy(Bounds(temp=self.place.cage.temp, network="off"), at)
-        around = cage(bounds, Permissions(folders=(at,)), use)
+        bounds = move_sandbox_policy(SandboxPolicy(temp=self.place.cage.temp, network="off"), at)
+        around = build_sandbox_profile(bounds, Permissions(folders=(at,)), use)
         assert around is not None and around.profile == "work"
         out = list[str]()
 

@@ -17,7 +17,7 @@ from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.guard.guard import Journal, watches
+from travois.sandbox.guard.guard import GuardJournal, find_guarded_paths
 
 __all__ = ["nap"]
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
@@ -416,8 +416,8 @@ def test_what_a_killed_session_left_is_restored_by_the_next(place: Scene, nap: s
 def test_a_session_beside_a_killed_one_does_not_take_its_state_for_good(place: Scene) -> None:
     with LocalJournal(place) as folder:
         before = look(place.work)
-        journal = Journal(folder)
-        guard = journal.open(watches(place.cage, held=False), mark="")
+        journal = GuardJournal(folder)
+        guard = journal.open_guard(find_guarded_paths(place.cage, held=False), mark="")
         os.close(guard._lock)  # pyright: ignore[reportPrivateUsage] - as a kill does
         (place.work / ".mcp.json").write_text("evil")
         _, *told = run_with(place, "cat .mcp.json", folder)
@@ -442,7 +442,9 @@ def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept
 ) -> None:
     with LocalJournal(place) as folder:
         roots = (str(place.work),)
-        guard = Journal(folder).open(watches(place.cage, held=False), mark="", roots=roots)
+        guard = GuardJournal(folder).open_guard(
+            find_guarded_paths(place.cage, held=False), mark="", roots=roots
+        )
         os.close(guard._lock)  # pyright: ignore[reportPrivateUsage] - as a kill does
         subprocess.run(["bash", "-c", f"mkdir -p a; {made}"], cwd=place.work, check=True)
         before = look(place.work)
@@ -459,9 +461,9 @@ def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept
 def test_two_processes_share_what_was_saved(place: Scene) -> None:
     with LocalJournal(place) as folder:
         before = look(place.work)
-        guard = Journal(folder).open(watches(place.cage, held=False), mark="")
+        guard = GuardJournal(folder).open_guard(find_guarded_paths(place.cage, held=False), mark="")
         (place.work / ".mcp.json").write_text("evil")
-        other = Journal(folder).open(watches(place.cage, held=False), mark="")
+        other = GuardJournal(folder).open_guard(find_guarded_paths(place.cage, held=False), mark="")
         assert other.close() != ()
         assert look(place.work) == before
         assert guard.close() == ()
@@ -470,6 +472,6 @@ def test_two_processes_share_what_was_saved(place: Scene) -> None:
 def test_what_is_too_large_to_save_is_told(place: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     from travois.sandbox.guard import saved
 
-    monkeypatch.setattr(saved, "MOST_BYTES", 10)
+    monkeypatch.setattr(saved, "MAX_SAVED_BYTES", 10)
     _, *told = act(place, "echo more >> deep/er/pinned; echo more >> .git/config")
     assert "could NOT be restored: .git/config" in told[-1]

@@ -129,7 +129,7 @@ def run_in(
             plans = (plan_command(line, cwd=here.cwd, home=home),)
             use = ToolUse("Bash", (), here.cwd, home, plans=plans)
             guard = Permissions(mode=guard_mode, folders=(here.cwd,))
-            cage = bounds.cage(own, guard, use, profile=profile)
+            cage = bounds.build_sandbox_profile(own, guard, use, profile=profile)
             processes = LocalProcesses(walls=behind)
             stack.push_async_callback(processes.aclose)
             env = {"H": home, "PLACES": " ".join(PLACES), "WALK": WALK, "HARNESS": str(os.getpid())}

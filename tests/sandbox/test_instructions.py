@@ -14,7 +14,7 @@ import pytest
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
 from travois.process.run import LocalProcesses
-from travois.sandbox.guard.guard import Journal
+from travois.sandbox.guard.guard import GuardJournal
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 FILES = (
@@ -281,16 +281,16 @@ def test_what_a_user_edits_beside_a_program_in_the_background_stays(place: Scene
     assert not (place.work / "QWEN.md").exists()
 
 
-def journal(place: Scene) -> Journal:
-    return Journal(str(place.outside / "journal"))
+def journal(place: Scene) -> GuardJournal:
+    return GuardJournal(str(place.outside / "journal"))
 
 
 def test_what_a_file_tool_of_another_process_writes_stays(place: Scene) -> None:
     roots, path = (str(place.work),), place.work / "AGENTS.md"
     ours, theirs = journal(place), journal(place)
-    guard = ours.open((), mark="", roots=roots, unasked=UNASKED)
+    guard = ours.open_guard((), mark="", roots=roots, unasked=UNASKED)
     path.write_text("agreed\n")
-    theirs.accept(str(path), b"agreed\n")
+    theirs.accept_change(str(path), b"agreed\n")
     assert guard.check() == ()
     path.write_text("not agreed\n")
     assert len(guard.close()) == 1

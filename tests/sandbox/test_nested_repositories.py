@@ -14,7 +14,7 @@ import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene
 from travois.process.run import LocalProcesses
-from travois.sandbox.policy import PINNED
+from travois.sandbox.policy import PINNED_PATHS
 
 MODES = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 EACH = pytest.mark.parametrize("mode", [None, "full", "partial"], ids=["bare", "bwrap", "landlock"])
@@ -127,7 +127,7 @@ def place() -> Iterator[Scene]:
         line = MAKE.format(git=IDENTITY)
         env = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null"}
         subprocess.run(["bash", "-ec", line], cwd=bare.work, env=env, check=True)
-        pinned = tuple(f"{bare.work}/{name}" for name in PINNED)
+        pinned = tuple(f"{bare.work}/{name}" for name in PINNED_PATHS)
         yield Scene(bare.work, bare.outside, bare.but(pinned=pinned))
 
 
@@ -212,7 +212,7 @@ def test_pins_of_what_is_missing_leave_no_trace(mode: Mode) -> None:
     with scene() as bare:
         subprocess.run(["git", "init", "-q", bare.work], check=True)
         place = Scene(bare.work, bare.outside, bare.cage)
-        cage = place.but(pinned=tuple(f"{bare.work}/{name}" for name in PINNED))
+        cage = place.but(pinned=tuple(f"{bare.work}/{name}" for name in PINNED_PATHS))
         said = list[str]()
 
         async def one(processes: LocalProcesses) -> None:
@@ -229,11 +229,11 @@ def test_pins_of_what_is_missing_leave_no_trace(mode: Mode) -> None:
 
 
 def test_finding_repositories_takes_no_listing_of_what_did_not_change(tmp_path: Path) -> None:
-    from travois.sandbox.guard.repositories import Repositories
+    from travois.sandbox.guard.repositories import RepositoryFinder
 
     for number in range(50):
         (tmp_path / f"a{number}/b/c").mkdir(parents=True)
-    finder = Repositories(str(tmp_path))
+    finder = RepositoryFinder(str(tmp_path))
     assert finder.find() == frozenset()
     (tmp_path / "a7/b/c/.git").mkdir()
     assert finder.find() == {str(tmp_path / "a7/b/c/.git")}
@@ -268,7 +268,7 @@ for name in names.split():
 def test_code_that_is_not_understood_changes_no_pinned_name(mode: Mode, there: bool) -> None:
     with scene() as bare:
         subprocess.run(["git", "init", "-q", bare.work], check=True)
-        paths = [bare.work / name for name in PINNED]
+        paths = [bare.work / name for name in PINNED_PATHS]
         for path in paths if there else ():
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.is_dir() and path.name not in ("commondir", "config"):
@@ -276,7 +276,7 @@ def test_code_that_is_not_understood_changes_no_pinned_name(mode: Mode, there: b
         before = {path: _state(path) for path in paths}
         cage = bare.but(pinned=tuple(map(str, paths)))
         (bare.work / "code.py").write_text(CODE)
-        (bare.work / "deeds").write_text(" ".join(PINNED) + DEEDS)
+        (bare.work / "deeds").write_text(" ".join(PINNED_PATHS) + DEEDS)
         place = Scene(bare.work, bare.outside, cage)
         told = act(place, "python3 code.py", mode)
         assert {path: _state(path) for path in paths} == before, told

@@ -23,10 +23,16 @@ from travois.permissions.hosts import rule_allows_url
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.network import Door, Network, canonical, plain, reachable
-from travois.sandbox.probe import look
+from travois.sandbox.network import (
+    CommandProxy,
+    NetworkProxy,
+    is_reachable_address,
+    normalise_host,
+    parse_host_name,
+)
+from travois.sandbox.probe import find_sandbox_support
 
-WALLS = look(None)
+WALLS = find_sandbox_support(None)
 caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)
 curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 LABELS = st.text("abcxyz019", min_size=1, max_size=6).filter(
@@ -82,15 +88,17 @@ class Names:
 
 
 @contextmanager
-def network(names: Names | None = None, *, judge: object = None) -> Iterator[Network]:
-    found = Network(addresses=names or Names(["127.0.0.1"]), judge=judge or (lambda address: True))
+def network(names: Names | None = None, *, judge: object = None) -> Iterator[NetworkProxy]:
+    found = NetworkProxy(
+        addresses=names or Names(["127.0.0.1"]), judge=judge or (lambda address: True)
+    )
     try:
         yield found
     finally:
         found.close()
 
 
-def run(door: Door, text: str) -> subprocess.CompletedProcess[str]:
+def run(door: CommandProxy, text: str) -> subprocess.CompletedProcess[str]:
     """A shell line in a network that has nothing but the door."""
     walls = (
         WALLS.bwrap,
@@ -109,7 +117,7 @@ def run(door: Door, text: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
     )
-    door.passed()
+    door.close_inner_end()
     door.close()
     return done
 
@@ -128,7 +136,7 @@ def raw(words: str) -> str:
     return f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf '{words}' >&3; timeout 5 head -c 300 <&3"
 
 
-def known(words: str, door: Door) -> str:
+def known(words: str, door: CommandProxy) -> str:
     """A request with the password of the door."""
     told = b64encode(f"travois:{door.password}".encode()).decode()
     return words.replace(r"\r\n\r\n", rf"\r\nProxy-Authorization: Basic {told}\r\n\r\n")
@@ -140,13 +148,15 @@ def known(words: str, door: Door) -> str:
 @given(host=NAMES, listed=NAMES)
 def test_a_rule_means_a_host_and_a_star_only_what_is_below(host: str, listed: str) -> None:
     below = host.endswith(f".{listed}")
-    assert rule_allows_url(f"domain:{canonical(listed)}", f"https://{host}") == (host == listed)
-    assert rule_allows_url(f"domain:{canonical('*.' + listed)}", f"https://{host}") == below
+    assert rule_allows_url(f"domain:{normalise_host(listed)}", f"https://{host}") == (
+        host == listed
+    )
+    assert rule_allows_url(f"domain:{normalise_host('*.' + listed)}", f"https://{host}") == below
 
 
 @given(st.binary(max_size=30))
 def test_what_counts_as_a_name_is_made_of_letters_digits_and_hyphens(host: bytes) -> None:
-    name = plain(host)
+    name = parse_host_name(host)
     assert not name.strip("abcdefghijklmnopqrstuvwxyz0123456789-.")
     assert not name.rpartition(".")[2].isdigit()
 
@@ -178,7 +188,7 @@ def test_what_counts_as_a_name_is_made_of_letters_digits_and_hyphens(host: bytes
     ],
 )
 def test_a_host_has_one_name_or_none(host: bytes, name: str) -> None:
-    assert plain(host) == name
+    assert parse_host_name(host) == name
 
 
 @pytest.mark.parametrize(
@@ -190,8 +200,8 @@ def test_a_host_has_one_name_or_none(host: bytes, name: str) -> None:
     ],
 )
 def test_the_machine_its_neighbours_and_its_cloud_are_never_reached(address: str) -> None:
-    assert not reachable(address)
-    assert reachable("93.184.216.34") and reachable("2606:4700::1111")
+    assert not is_reachable_address(address)
+    assert is_reachable_address("93.184.216.34") and is_reachable_address("2606:4700::1111")
 
 
 # --- for real -------------------------------------------------------------------------------------
@@ -342,7 +352,7 @@ def test_a_name_that_changes_its_mind_gains_nothing(site: int) -> None:
 @caged
 @curl
 def test_by_default_a_listed_name_of_this_machine_is_refused(site: int) -> None:
-    net = Network(addresses=Names(["127.0.0.1", "169.254.169.254"]))
+    net = NetworkProxy(addresses=Names(["127.0.0.1", "169.254.169.254"]))
     door = net.open(("example.org",))
     done = run(door, f"curl -sS http://example.org:{site}/")
     net.close()
@@ -440,8 +450,8 @@ class Cell:
     def __init__(self, folder: Path) -> None:
         for name in ("work", "temp"):
             (folder / name).mkdir()
-        net = Network(addresses=Names(["127.0.0.1"]), judge=lambda address: True)
-        self.processes = LocalProcesses(walls=look(None), network=net)
+        net = NetworkProxy(addresses=Names(["127.0.0.1"]), judge=lambda address: True)
+        self.processes = LocalProcesses(walls=find_sandbox_support(None), network=net)
         self._work, self._temp = str(folder / "work"), str(folder / "temp")
 
     def sh(self, text: str) -> Command:

@@ -19,7 +19,7 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, StaleFile, WorkspaceChange
 from travois.process.run import LocalProcesses
 from travois.sandbox.overlay import Overlay
-from travois.sandbox.probe import Walls, look
+from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
 SECONDS = 180.0
 SET = (
@@ -29,8 +29,8 @@ SET = (
 
 
 @cache
-def walls() -> Walls:
-    return look(None)
+def walls() -> SandboxSupport:
+    return find_sandbox_support(None)
 
 
 def works() -> bool:
@@ -462,7 +462,7 @@ def test_what_a_killed_process_left_is_swept_away_and_nothing_that_is_in_use(pla
 
 def test_where_there_can_be_no_copy_that_is_said(tmp_path: Path) -> None:
     async def main() -> None:
-        room = Room(tmp_path, LocalProcesses(walls=Walls("partial", "")))
+        room = Room(tmp_path, LocalProcesses(walls=SandboxSupport("partial", "")))
         with pytest.raises(OSError, match="trying a command in a copy needs namespaces"):
             await room.attempt("true")
         assert room.left() == ["temp"]

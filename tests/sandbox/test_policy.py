@@ -9,10 +9,10 @@ from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.permissions.shell.judge import plan_command
-from travois.sandbox.policy import Bounds, cage, harmless
-from travois.sandbox.program_sandbox import cage_for_program
+from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile, can_try_read_only
+from travois.sandbox.program_sandbox import build_program_profile
 
-BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))
+BOUNDS = SandboxPolicy(temp="/private", hidden=("/home/u/.ssh",))
 
 
 def use(line: str, *more: Access) -> ToolUse:
@@ -21,9 +21,11 @@ def use(line: str, *more: Access) -> ToolUse:
 
 
 def walls(
-    line: str, *more: Access, bounds: Bounds = BOUNDS, mode: PermissionMode = "default"
+    line: str, *more: Access, bounds: SandboxPolicy = BOUNDS, mode: PermissionMode = "default"
 ) -> SandboxProfile:
-    made = cage(bounds, Permissions(mode, folders=("/w",), scratch="/private"), use(line, *more))
+    made = build_sandbox_profile(
+        bounds, Permissions(mode, folders=("/w",), scratch="/private"), use(line, *more)
+    )
     assert made is not None
     return made
 
@@ -53,19 +55,19 @@ def test_any_other_program_may_not(line: str) -> None:
 
 
 def test_hosts_that_the_user_listed_may_be_reached_by_all() -> None:
-    made = walls("make", bounds=Bounds(temp="/private", hosts=("a.org",)))
+    made = walls("make", bounds=SandboxPolicy(temp="/private", hosts=("a.org",)))
     assert (made.network, made.hosts) == ("listed", ("a.org",))
 
 
 def test_what_the_user_says_of_the_network_holds_for_every_command() -> None:
-    assert walls("git push", bounds=Bounds(temp="/t", network="off")).network == "off"
-    assert walls("make", bounds=Bounds(temp="/t", network="on")).network == "on"
+    assert walls("git push", bounds=SandboxPolicy(temp="/t", network="off")).network == "off"
+    assert walls("make", bounds=SandboxPolicy(temp="/t", network="on")).network == "on"
 
 
 def test_a_host_that_is_barred_is_so_for_all_and_so_all_go_through_the_list() -> None:
-    made = walls("git push", bounds=Bounds(temp="/t", barred=("a.org",)))
+    made = walls("git push", bounds=SandboxPolicy(temp="/t", barred=("a.org",)))
     assert (made.network, made.hosts, made.barred) == ("listed", ("*",), ("a.org",))
-    made = walls("make", bounds=Bounds(temp="/t", hosts=("*.b.org",), barred=("a.b.org",)))
+    made = walls("make", bounds=SandboxPolicy(temp="/t", hosts=("*.b.org",), barred=("a.b.org",)))
     assert (made.network, made.hosts, made.barred) == ("listed", ("*.b.org",), ("a.b.org",))
 
 
@@ -93,24 +95,29 @@ def test_a_pin_gives_way_to_what_was_allowed_by_name() -> None:
 
 def test_what_is_only_tried_gets_nothing_beyond_the_workspace() -> None:
     guard = Permissions("bypass", folders=("/w",))
-    made = cage(BOUNDS, guard, use("curl a.b > /srv/b; rm x"), profile="try")
+    made = build_sandbox_profile(BOUNDS, guard, use("curl a.b > /srv/b; rm x"), profile="try")
     assert made is not None
     assert (made.profile, made.writable, made.network) == ("try", (), "off")
 
 
 def test_leaving_is_leaving() -> None:
     line = "make"
-    assert cage(BOUNDS, Permissions(folders=("/w",)), use(line, Access("leave", line))) is None
+    assert (
+        build_sandbox_profile(
+            BOUNDS, Permissions(folders=("/w",)), use(line, Access("leave", line))
+        )
+        is None
+    )
 
 
 def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
-    bounds = Bounds(temp="/t", excluded=("docker", "make deploy"))
+    bounds = SandboxPolicy(temp="/t", excluded=("docker", "make deploy"))
     guard = Permissions(folders=("/w",))
-    assert cage(bounds, guard, use("docker ps")) is None
-    assert cage(bounds, guard, use("make deploy")) is None
-    assert cage(bounds, guard, use("docker ps && make")) is not None
-    assert cage(bounds, guard, use("dockerish")) is not None
-    assert cage(bounds, guard, use('docker "$(cat x)" `y`')) is not None
+    assert build_sandbox_profile(bounds, guard, use("docker ps")) is None
+    assert build_sandbox_profile(bounds, guard, use("make deploy")) is None
+    assert build_sandbox_profile(bounds, guard, use("docker ps && make")) is not None
+    assert build_sandbox_profile(bounds, guard, use("dockerish")) is not None
+    assert build_sandbox_profile(bounds, guard, use('docker "$(cat x)" `y`')) is not None
 
 
 @pytest.mark.parametrize(
@@ -126,11 +133,11 @@ def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
     ],
 )
 def test_a_command_is_tried_only_where_the_try_could_succeed(line: str, may: bool) -> None:
-    assert harmless(Permissions(folders=("/w",)), use(line)) is may
+    assert can_try_read_only(Permissions(folders=("/w",)), use(line)) is may
 
 
 def test_files_of_a_program_in_the_workspace_do_not_make_it_read_only() -> None:
-    bounds = Bounds(temp="/private", writable=("/srv/cache",))
+    bounds = SandboxPolicy(temp="/private", writable=("/srv/cache",))
     shown = ("/w", "/w/tools", "/srv/cache/x", "/home/u/hooks")
-    walls = cage_for_program(bounds, Permissions(folders=("/w",)), shown=shown)
+    walls = build_program_profile(bounds, Permissions(folders=("/w",)), shown=shown)
     assert walls.shown == ("/home/u/hooks",)

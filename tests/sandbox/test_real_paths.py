@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.sandbox.hidden_files import real_path, remember_folders
+from travois.sandbox.hidden_files import cache_real_paths, real_path
 
 NAMES = ("a", "b", "c")
 
@@ -44,15 +44,15 @@ def test_a_remembered_path_is_the_real_one(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     paths = _grow(tmp_path, chance)
     paths += [f"{path}/" for path in paths[:5]] + [f"{path}/../a" for path in paths[:5]]
-    with remember_folders():
+    with cache_real_paths():
         assert {path: real_path(path) for path in paths} == {p: os.path.realpath(p) for p in paths}
 
 
 def test_nothing_is_remembered_afterwards(tmp_path: Path) -> None:
     link = tmp_path / "link"
-    with remember_folders():
+    with cache_real_paths():
         assert real_path(str(link)) == str(link)
     link.symlink_to("elsewhere")
-    with remember_folders():
+    with cache_real_paths():
         assert real_path(str(link)) == str(tmp_path / "elsewhere")
     assert real_path(str(link)) == str(tmp_path / "elsewhere")

@@ -25,7 +25,7 @@ from tests.sandbox.caged import SECONDS, Mode, found, play, run, scene, walls
 from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox import probe
-from travois.sandbox.probe import Walls, look
+from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
 __all__ = ["nap", "others"]
 MODES: tuple[Mode, ...] = ("full", "partial")
@@ -307,8 +307,8 @@ def test_where_nothing_can_stand_in_what_is_above_is_pinned(mode: Mode):
 # --- no walls, no program -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behind", [None, Walls("none", "Sandbox: none")])
-def test_without_walls_nothing_runs(behind: Walls | None):
+@pytest.mark.parametrize("behind", [None, SandboxSupport("none", "Sandbox: none")])
+def test_without_walls_nothing_runs(behind: SandboxSupport | None):
     async def main() -> None:
         with scene() as place:
             processes = LocalProcesses(walls=behind)
@@ -409,14 +409,18 @@ def test_what_was_found_is_remembered_until_the_machine_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     cache, tried = tmp_path / "walls.json", list[tuple[str, ...]]()
-    real = probe.attempt
-    monkeypatch.setattr(probe, "attempt", lambda *found: tried.append(found) or real(*found))
-    first = look(cache)
-    assert (look(cache), look(cache), len(tried)) == (first, first, 1)
+    real = probe.probe_sandbox
+    monkeypatch.setattr(probe, "probe_sandbox", lambda *found: tried.append(found) or real(*found))
+    first = find_sandbox_support(cache)
+    assert (find_sandbox_support(cache), find_sandbox_support(cache), len(tried)) == (
+        first,
+        first,
+        1,
+    )
     cache.write_bytes(b"{}")
-    assert (look(cache), len(tried)) == (first, 2)
+    assert (find_sandbox_support(cache), len(tried)) == (first, 2)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    look(cache)
+    find_sandbox_support(cache)
     assert len(tried) == 3
 
 
@@ -429,7 +433,7 @@ def test_a_bwrap_of_the_workspace_or_of_a_relative_folder_is_not_found(
     own.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"bin::{tmp_path / 'bin'}")
-    bundled = (probe.bundled_bwrap(),)
+    bundled = (probe.find_bundled_bwrap(),)
     assert probe.find_bwrap("") == (str(own), *bundled)
     assert probe.find_bwrap(str(tmp_path)) == bundled
     monkeypatch.setenv("PATH", "bin:")
@@ -437,7 +441,7 @@ def test_a_bwrap_of_the_workspace_or_of_a_relative_folder_is_not_found(
 
 
 def test_without_bubblewrap_the_line_says_what_is_lost_and_how_to_mend_it():
-    behind = probe.attempt()
+    behind = probe.probe_sandbox()
     expected = "partial" if found().kind != "none" else "none"
     assert behind.kind == expected
     assert behind.line.startswith(
@@ -451,7 +455,7 @@ def test_a_bwrap_that_fails_is_passed_over_for_one_that_works(tmp_path: Path):
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    assert probe.attempt(str(broken), found().bwrap).bwrap == found().bwrap
+    assert probe.probe_sandbox(str(broken), found().bwrap).bwrap == found().bwrap
 
 
 def test_a_bwrap_that_fails_is_no_sandbox(tmp_path: Path):
@@ -460,6 +464,6 @@ def test_a_bwrap_that_fails_is_no_sandbox(tmp_path: Path):
         "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n"
     )
     broken.chmod(0o755)
-    behind = probe.attempt(str(broken))
+    behind = probe.probe_sandbox(str(broken))
     assert (behind.kind in ("partial", "none"), behind.bwrap) == (True, "")
     assert "No permissions to create new namespace; fix: " in behind.line

@@ -18,7 +18,12 @@ from tests.sandbox.caged import Scene, scene, walls
 from travois.ports.world import ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox import loopback
-from travois.sandbox.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
+from travois.sandbox.loopback import (
+    FileHeldNamespace,
+    NetworkNamespace,
+    ThreadHeldNamespace,
+    find_listening_ports,
+)
 
 SECONDS = 300.0
 SERVER = """
@@ -35,26 +40,26 @@ ASK = """
 import sys, urllib.request
 print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/").read().decode())
 """
-Ways = Callable[[str], Namespace]
+Ways = Callable[[str], NetworkNamespace]
 
 
-def by_thread(bwrap: str) -> Namespace:
+def by_thread(bwrap: str) -> NetworkNamespace:
     if os.geteuid():
         pytest.skip("only root may move a thread into a new network")
-    return HeldByThread()
+    return ThreadHeldNamespace()
 
 
-def by_python(bwrap: str) -> Namespace:
+def by_python(bwrap: str) -> NetworkNamespace:
     """As on a machine without nsenter."""
-    found = HeldByFiles(bwrap)
+    found = FileHeldNamespace(bwrap)
     found._nsenter = None  # pyright: ignore[reportPrivateUsage] - to find none is all that differs
     return found
 
 
-@pytest.fixture(params=[by_thread, HeldByFiles, by_python])
+@pytest.fixture(params=[by_thread, FileHeldNamespace, by_python])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ways:
     """Each way of holding the network, whoever runs the tests."""
-    monkeypatch.setattr(loopback, "hold", request.param)
+    monkeypatch.setattr(loopback, "open_network_namespace", request.param)
     return request.param
 
 
@@ -217,7 +222,7 @@ def test_who_asks_only_this_machine_gets_the_network_that_answers() -> None:
 
 def test_a_process_of_our_own_network_tells_no_ports() -> None:
     with machine_server():
-        assert find_ports(os.getpid()) == ()
+        assert find_listening_ports(os.getpid()) == ()
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from travois.compose.session import load_workspace
 from travois.permissions.decide import Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.shell.judge import plan_command
-from travois.sandbox.hidden_files import find_covered
-from travois.sandbox.policy import Bounds, cage
+from travois.sandbox.hidden_files import find_covered_places
+from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile
 
 
-def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
+def bounds(folder: Path, settings: dict[str, object]) -> SandboxPolicy:
     options = Options(cwd=str(folder), settings=json.dumps(settings))
     place, loaded = load_workspace(options)
     stack = AsyncExitStack()
@@ -118,14 +118,14 @@ def test_a_start_does_not_look_for_what_commands_may_not_see(
 
     def find() -> tuple[str, ...]:
         looked.append("covered")
-        return find_covered()
+        return find_covered_places()
 
-    monkeypatch.setattr(fencing, "find_covered", find)
+    monkeypatch.setattr(fencing, "find_covered_places", find)
     made = bounds(work, {})
     assert looked == []
     guard = Permissions(folders=(str(work),))
     use = ToolUse("Bash", (), str(work), plans=(plan_command("./x", cwd=str(work), home="/h"),))
-    seen = [cage(made, guard, use, profile="look") for _ in range(2)]
+    seen = [build_sandbox_profile(made, guard, use, profile="look") for _ in range(2)]
     assert looked == ["covered"]
-    expected = replace(made, covered=find_covered(), tools=tuple(made.tools))
-    assert seen == [cage(expected, guard, use, profile="look")] * 2
+    expected = replace(made, covered=find_covered_places(), tools=tuple(made.tools))
+    assert seen == [build_sandbox_profile(expected, guard, use, profile="look")] * 2

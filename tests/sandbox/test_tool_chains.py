@@ -11,7 +11,7 @@ import pytest
 
 from tests.sandbox.caged import Mode
 from tests.sandbox.test_hidden_home import Planted, both, planted, profiles, run_in
-from travois.sandbox.tool_chains import TOOL_CHAINS, ToolChainName, list_shown
+from travois.sandbox.tool_chains import TOOL_CHAINS, ToolChainName, list_tool_chain_paths
 
 CARGO = '[package]\nname = "thing"\nversion = "0.1.0"\nedition = "2021"\n'
 REAL = {
@@ -114,7 +114,9 @@ def test_a_real_tool_chain_works(name: str, mode: Mode) -> None:
 
 def test_variables_move_the_folders_of_a_tool_chain_but_never_show_the_home() -> None:
     home = "/home/u"
-    moved = list_shown(home, {"CARGO_HOME": "/data/cargo", "GOPATH": home, "NVM_DIR": "/"})
+    moved = list_tool_chain_paths(
+        home, {"CARGO_HOME": "/data/cargo", "GOPATH": home, "NVM_DIR": "/"}
+    )
     assert "/data/cargo" in moved.reads
     assert "/data/cargo/credentials.toml" in moved.withheld
     assert not {home, "/", f"{home}/bin", "/bin"} & {*moved.reads, *moved.caches}

@@ -15,11 +15,11 @@ import pytest
 
 from tests.processes import processes
 from travois.snapshots import scan
-from travois.snapshots.database import opened
-from travois.snapshots.scan import Watch
+from travois.snapshots.database import open_snapshot_database
+from travois.snapshots.scan import FolderWatch
 from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.take import Limits, Tree, Wanted
-from travois.snapshots.tree import Node, Snapshot, State
+from travois.snapshots.take import SnapshotLimits, SnapshotRequest, WatchedTree
+from travois.snapshots.tree import DiskState, Snapshot, SnapshotNode
 
 ENVIRONMENT = {
     **{f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
@@ -37,7 +37,7 @@ def shell(folder: Path, text: str) -> None:
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of two committed files whose index was written a while after them."""
-    monkeypatch.setattr(scan, "FEW", 0)
+    monkeypatch.setattr(scan, "UNTRACKED_READS", 0)
     folder = tmp_path / "work"
     (folder / "src").mkdir(parents=True)
     (folder / "src/a.py").write_text("one\n")
@@ -65,9 +65,9 @@ def taken(few: Snapshots) -> Snapshot:
     return found
 
 
-def node(few: Snapshots, snapshot: Snapshot, path: Path) -> Node:
-    with opened(few._path) as shelf:
-        found = State(shelf, (snapshot,)).at(os.fsencode(path))
+def node(few: Snapshots, snapshot: Snapshot, path: Path) -> SnapshotNode:
+    with open_snapshot_database(few._path) as shelf:
+        found = DiskState(shelf, (snapshot,)).node_at(os.fsencode(path))
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ def test_a_committed_file_is_known_by_its_blob_and_outlives_the_repository(
         shell(work, "git repack -qad")
     few = keeper(work)
     then = taken(few)
-    assert node(few, then, work / "src/a.py").blob
+    assert node(few, then, work / "src/a.py").git_blob
     shutil.rmtree(work)
     work.mkdir()
     goes_back(few, then)
@@ -110,16 +110,16 @@ def test_blobs_that_git_throws_away_stay(work: Path) -> None:
 
 def test_blobs_stay_while_a_snapshot_needs_them_though_none_lists_their_pack(work: Path) -> None:
     shell(work, "git repack -qad")
-    few = Snapshots(work.parent / "home", "p", folders=(str(work),), limits=Limits(count=5))
+    few = Snapshots(work.parent / "home", "p", folders=(str(work),), limits=SnapshotLimits(count=5))
     taken(few)
     shell(work, "git rm -rq --cached . && git commit -q --amend --allow-empty -m x")
     shell(work, "git reflog expire --expire=now --all; git gc -q --prune=now")
     for number in range(5):
         (work / "noise").write_text(str(number))
         then = taken(few)
-    with opened(few._path) as shelf:
+    with open_snapshot_database(few._path) as shelf:
         assert len(list(shelf.newest())) == 4
-    assert node(few, then, work / "src/a.py").blob
+    assert node(few, then, work / "src/a.py").git_blob
     (work / "src/a.py").unlink()
     goes_back(few, then)
     assert (work / "src/a.py").read_text() == "one\n"
@@ -179,16 +179,16 @@ def test_a_committed_file_that_was_read_before_is_not_taken_for_another_one(work
     (work / "b.txt").write_text("three\n")
     few = keeper(work)
     then = taken(few)
-    assert not node(few, then, work / "b.txt").blob
+    assert not node(few, then, work / "b.txt").git_blob
     shell(work, "git commit -qam three")
     settle(work)
     shutil.rmtree(work.parent / "home", ignore_errors=False)
     other = keeper(work)
     with_blob = taken(other)
-    assert node(other, with_blob, work / "b.txt").blob
+    assert node(other, with_blob, work / "b.txt").git_blob
     os.utime(work / "b.txt")
     now = taken(other)
-    assert not node(other, now, work / "b.txt").blob
+    assert not node(other, now, work / "b.txt").git_blob
     paths = [change.path for change in other.compare((with_blob,), (now,))]
     assert os.fsencode(work / "b.txt") not in paths
 
@@ -208,7 +208,7 @@ def test_repositories_that_share_or_hold_others_come_back(work: Path, kind: str)
     few = Snapshots(top / "home", "q", folders=(str(other),))
     then = taken(few)
     path = other / ("src/b.txt" if kind == "submodule" else "b.txt")
-    assert node(few, then, path).blob
+    assert node(few, then, path).git_blob
     path.unlink()
     if kind != "worktree":
         shutil.rmtree(work)
@@ -233,7 +233,7 @@ def test_two_sessions_take_snapshots_side_by_side(work: Path) -> None:
 
 def test_contents_that_another_session_drops_during_a_scan_are_stored_again(work: Path) -> None:
     (work / "b.txt").write_text("mine alone\n")
-    limits = Limits(count=1)
+    limits = SnapshotLimits(count=1)
     other = Snapshots(work.parent / "home", "p", folders=(str(work / "src"),), limits=limits)
     dropped: list[int] = []
 
@@ -245,8 +245,8 @@ def test_contents_that_another_session_drops_during_a_scan_are_stored_again(work
                 other.take_files("x", [os.fsencode(work.parent / "else")])
 
     path, own = work.parent / "home/snapshots/p.db", os.fsencode(work.parent / "home")
-    tree = Tree(path, own, limits=Limits(), listens=False)
-    name = tree.take(Wanted("x", (os.fsencode(work),)), heed=meddle).name
+    tree = WatchedTree(path, own, limits=SnapshotLimits(), listens=False)
+    name = tree.take(SnapshotRequest("x", (os.fsencode(work),)), heed=meddle).name
     few = keeper(work)
     then = few.find(name)
     assert then is not None
@@ -262,24 +262,24 @@ def test_contents_that_another_session_drops_during_a_scan_are_stored_again(work
 def watched(work: Path) -> Callable[[], dict[str, str]]:
     """What the newest snapshot of a tree holds that is watched, by path."""
     try:
-        Watch().close()
+        FolderWatch().close()
     except OSError:
         pytest.skip("inotify cannot be used here")
     path, own = work.parent / "home/snapshots/p.db", os.fsencode(work.parent / "home")
-    tree = Tree(path, own, limits=Limits(), listens=True)
+    tree = WatchedTree(path, own, limits=SnapshotLimits(), listens=True)
 
     def contents() -> dict[str, str]:
-        name = tree.take(Wanted("x", (os.fsencode(work),))).name
+        name = tree.take(SnapshotRequest("x", (os.fsencode(work),))).name
         then = keeper(work).find(name)
         assert then is not None
-        with opened(path) as shelf:
-            state = State(shelf, (then,))
+        with open_snapshot_database(path) as shelf:
+            state = DiskState(shelf, (then,))
             return {
                 str(file.relative_to(work)): b"".join(map(shelf.get, found.parts)).decode()
                 for file in sorted(work.rglob("*.*"))
                 if file.is_file()
                 and ".git" not in file.parts
-                and (found := state.at(os.fsencode(file))) is not None
+                and (found := state.node_at(os.fsencode(file))) is not None
             }
 
     return contents
@@ -346,11 +346,11 @@ def test_a_large_tree_is_looked_at_by_a_process_of_its_own_that_ends_with_us(wor
     name = anyio.run(lambda: few.snapshot_workspace(why="x", heed=shown.append)).name
     worker = few._worker
     assert worker is not None
-    assert worker.alive
+    assert worker.is_alive
     (work / "b.txt").unlink()
     assert anyio.run(lambda: few.snapshot_workspace(why="y")).name != name
     few.close()
-    assert not worker.alive
+    assert not worker.is_alive
     then = few.find(name)
     assert then is not None
     goes_back(few, then)
@@ -377,7 +377,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     while any(each.pid == pid and each.state != "Z" for each in processes()):
         time.sleep(0.01)
     few = keeper(work)
-    with opened(few._path) as shelf:
+    with open_snapshot_database(few._path) as shelf:
         assert list(shelf.newest()) == []
     then = taken(few)
     (work / "b.txt").unlink()

@@ -24,8 +24,8 @@ from travois.providers.request import Request
 from travois.snapshots import rewind as rewinding
 from travois.snapshots import scan
 from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.take import Limits
-from travois.snapshots.tree import OBJECT, Root, Snapshot
+from travois.snapshots.take import SnapshotLimits
+from travois.snapshots.tree import GIT_OBJECT_PATH, Snapshot, SnapshotRoot
 from travois.testing import ScriptLine, call, say
 from travois.tools.edit import EDIT
 from travois.tools.shell.bash import BASH
@@ -149,7 +149,7 @@ def disk(top: Path) -> dict[bytes, tuple[int, bytes]]:
             content = os.readlink(path) if stat.S_ISLNK(mode) else b""
             if stat.S_ISREG(mode):
                 content = read_if_allowed(Path(os.fsdecode(path)))
-            if not OBJECT.fullmatch(path):
+            if not GIT_OBJECT_PATH.fullmatch(path):
                 found[path] = (mode, content)
     return found
 
@@ -190,10 +190,10 @@ def work(pattern: Path, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def heed_git(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what git holds be taken from git in small trees, too."""
-    monkeypatch.setattr(scan, "FEW", 0)
+    monkeypatch.setattr(scan, "UNTRACKED_READS", 0)
 
 
-def keeper(work: Path, limits: Limits | None = None) -> Snapshots:
+def keeper(work: Path, limits: SnapshotLimits | None = None) -> Snapshots:
     return Snapshots(work.parent.parent / "home", "p", folders=(str(work),), limits=limits)
 
 
@@ -207,10 +207,10 @@ def busy(work: Path, *commands: str, lines: tuple[ScriptLine, ...] = ()) -> Agen
     return agent(work, *lines, tools=[BASH], session=begun(), **more)
 
 
-def back(one: Agent, work: Path, number: int = 0) -> rewinding.Way:
+def back(one: Agent, work: Path, number: int = 0) -> rewinding.RewindPlan:
     snapshots = keeper(work)
-    way = rewinding.before_turn(log(one).entries, snapshots, number=number)
-    outcome = rewinding.go(one.session, snapshots, way)
+    way = rewinding.plan_rewind_to_turn(log(one).entries, snapshots, number=number)
+    outcome = rewinding.apply_rewind(one.session, snapshots, way)
     assert outcome.failed == ()
     return way
 
@@ -242,7 +242,7 @@ def test_what_others_changed_between_and_after_turns_is_kept(work: Path) -> None
     play(one, "second")
     (work / "README").write_text("mine too\n")
     (work / "fresh").write_text("mine as well\n")
-    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=0)
     assert [os.path.basename(c.path) for c in way.theirs] == [b"README", b"fresh", b"notes.txt"]
     assert [os.path.basename(c.path) for c in way.changes] == [b"c.py"]
 
@@ -251,7 +251,7 @@ def test_a_commit_that_others_made_keeps_the_repository_as_it_is(work: Path) -> 
     one = busy(work, "git checkout -q -f topic~1")
     play(one)
     shell(work, "git switch -q -c mine && git commit -q --allow-empty -m mine")
-    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=0)
     assert {b"/.git/" in change.path for change in way.changes} == {False}
     assert {b"/.git/" in change.path for change in way.theirs} == {True}
 
@@ -268,8 +268,8 @@ def test_going_back_and_forth_and_back_ends_where_it_should(work: Path) -> None:
     assert disk(work) == before
     for expected in (after, before):
         snapshots = keeper(work)
-        way = rewinding.before_rewind(entries(one), snapshots)
-        rewinding.go(one.session, snapshots, way)
+        way = rewinding.plan_rewind_undo(entries(one), snapshots)
+        rewinding.apply_rewind(one.session, snapshots, way)
         assert disk(work) == expected
     said = [i.fact.content for i in one.session.view.items if isinstance(i.fact, User)]
     assert said == []
@@ -339,7 +339,7 @@ os.rename = dying
 changes = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[Change])
 Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).restore(changes)
 """
-    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=0)
     died = subprocess.run(
         [sys.executable, "-c", mortal, str(work.parent.parent / "home"), str(work)],
         input=msgspec.msgpack.encode(way.changes),
@@ -354,7 +354,7 @@ Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).restore(changes)
 def test_old_snapshots_make_room_and_what_they_shared_stays(work: Path) -> None:
     told: list[str] = []
     shutil.rmtree(work / "node_modules")
-    few = keeper(work, Limits(count=10))
+    few = keeper(work, SnapshotLimits(count=10))
     for number in range(12):
         (work / "README").write_text(f"{number}\n")
         last = few.take("x", remarks=told)
@@ -373,7 +373,7 @@ def test_old_snapshots_make_room_and_what_they_shared_stays(work: Path) -> None:
 def test_snapshots_stay_within_their_bound(work: Path) -> None:
     room = 8 << 20
     told: list[str] = []
-    few = keeper(work, Limits(room=room))
+    few = keeper(work, SnapshotLimits(room=room))
     for _ in range(8):
         (work / "noise").write_bytes(os.urandom(2 << 20))
         few.take("x", remarks=told)
@@ -385,7 +385,7 @@ def test_snapshots_stay_within_their_bound(work: Path) -> None:
 def test_what_is_too_large_is_said_and_left_alone(work: Path) -> None:
     told: list[str] = []
     with (work / "huge").open("wb") as file:
-        file.truncate(scan.BIG + 1)
+        file.truncate(scan.MAX_WORK_FILE_BYTES + 1)
     few = keeper(work)
     name = few.take("x", remarks=told)
     assert told == [f"Snapshots do not cover {work}/huge: too large or unreadable."]
@@ -399,9 +399,9 @@ def test_what_is_too_large_is_said_and_left_alone(work: Path) -> None:
 def test_an_unchanged_tree_is_not_read_and_gives_the_same_name(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleep(2 * scan.RACY / 1e9)  # what has just changed is looked at twice
+    sleep(2 * scan.RACY_NANOSECONDS / 1e9)  # what has just changed is looked at twice
     name = keeper(work).take("x")
-    monkeypatch.setattr(scan.Scan, "_read", None)
+    monkeypatch.setattr(scan.TreeScan, "_read", None)
     assert keeper(work).take("again") == name
 
 
@@ -412,8 +412,10 @@ def test_a_file_written_twice_within_a_moment_is_kept_as_it_is_last(work: Path) 
         os.utime(work / "racy", ns=(1, 1))
         found = few.find(few.take("x"))
         assert found is not None
-        (change,) = few.compare((found,), (Snapshot("", 0.0, "", (Root(racy(work), None),)),))
-        assert few.content(change.old) == text.encode()
+        (change,) = few.compare(
+            (found,), (Snapshot("", 0.0, "", (SnapshotRoot(racy(work), None),)),)
+        )
+        assert few.read_content(change.old) == text.encode()
 
 
 def racy(work: Path) -> bytes:
@@ -424,7 +426,7 @@ def test_nothing_is_written_through_a_link_that_came_meanwhile(work: Path) -> No
     one = busy(work, "rm src/a.py")
     play(one)
     snapshots = keeper(work)
-    way = rewinding.before_turn(entries(one), snapshots, number=0)
+    way = rewinding.plan_rewind_to_turn(entries(one), snapshots, number=0)
     outside = work.parent / "outside"
     (work / "src").rename(outside)
     (work / "src").symlink_to(outside)
@@ -473,10 +475,10 @@ def test_a_file_that_the_user_changed_before_a_turn_of_edits_stays(work: Path) -
     (work / "notes.txt").write_text("mine\n")
     play(one, "second")
     play(one, "third")
-    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=0)
     assert [os.path.basename(c.path) for c in way.theirs] == [b"notes.txt"]
     assert [os.path.basename(c.path) for c in way.changes] == [b"README", b"x.log"]
-    way = rewinding.before_turn(entries(one), keeper(work), number=2)
+    way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=2)
     assert [os.path.basename(c.path) for c in way.changes] == [b"notes.txt"]
     back(one, work, number=2)
     assert (work / "notes.txt").read_text() == "mine\n"

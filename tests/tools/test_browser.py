@@ -21,7 +21,7 @@ from travois.core.errors import UserError
 from travois.permissions.access import Access
 from travois.ports.tool import ToolError
 from travois.providers.http.fetch import lookup
-from travois.sandbox.network import reachable
+from travois.sandbox.network import is_reachable_address
 from travois.tools.web.browser import NO_IMAGES_ERROR, NO_PAGE_ERROR, create_browser_tool
 from travois.tools.web.chromium import Chromium, driver_problem, find_browser, first_error_line
 
@@ -66,7 +66,8 @@ def chromium() -> Iterator[Chromium]:
         pytest.skip(problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "travois.tools.web.browser_proxy.reachable", lambda a: a == "127.0.0.1" or reachable(a)
+            "travois.tools.web.browser_proxy.is_reachable_address",
+            lambda a: a == "127.0.0.1" or is_reachable_address(a),
         )
         yield chromium
     anyio.run(chromium.aclose)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.providers.raw import serve
-from travois.sandbox.network import Asked
+from travois.sandbox.network import ProxyRequest
 from travois.tools.web.browser_proxy import BrowserProxy
 
 
@@ -25,13 +25,13 @@ def test_the_gate_dials_only_what_it_judged() -> None:
         with serve(lambda peer: None) as server:
             for host in (b"rebound.test", b"metadata.test", b"[::ffff:127.0.0.1]", b"localhost"):
                 with pytest.raises(PermissionError):
-                    await gate._connect(Asked("http", host, server.port))
+                    await gate._connect(ProxyRequest("http", host, server.port))
             open_["local"] = True
             for host in (b"rebound.test", b"metadata.test", b"evil.localhost.test\0"):
                 with pytest.raises((PermissionError, KeyError)):
-                    await gate._connect(Asked("http", host, server.port))
+                    await gate._connect(ProxyRequest("http", host, server.port))
             for host in (b"localhost", b"127.0.0.1", b"app.localhost"):
-                async with await gate._connect(Asked("http", host, server.port)):
+                async with await gate._connect(ProxyRequest("http", host, server.port)):
                     pass
 
     anyio.run(main)
@@ -41,7 +41,9 @@ def test_connections_to_this_machine_end_when_a_stranger_comes() -> None:
     async def main() -> None:
         gate = BrowserProxy(lambda: True)
         with serve(lambda peer: peer.stay()) as server:
-            async with await gate._connect(Asked("socks", b"localhost", server.port)) as kept:
+            async with await gate._connect(
+                ProxyRequest("socks", b"localhost", server.port)
+            ) as kept:
                 gate.close_local_connections()
                 with pytest.raises(anyio.EndOfStream):
                     await kept.receive()
@@ -61,13 +63,13 @@ def test_a_server_of_the_session_is_met_before_one_of_the_machine() -> None:
 
         with serve(lambda peer: None) as server:
             gate = BrowserProxy(lambda: True, session=session)
-            async with await gate._connect(Asked("socks", b"localhost", server.port)):
+            async with await gate._connect(ProxyRequest("socks", b"localhost", server.port)):
                 assert asked == [socket.AF_INET]
             closed = BrowserProxy(lambda: False, session=session)
             with pytest.raises(PermissionError):
-                await closed._connect(Asked("socks", b"localhost", server.port))
+                await closed._connect(ProxyRequest("socks", b"localhost", server.port))
             assert asked == [socket.AF_INET]
         with pytest.raises(OSError, match="does not answer"):
-            await gate._connect(Asked("socks", b"localhost", server.port))
+            await gate._connect(ProxyRequest("socks", b"localhost", server.port))
 
     anyio.run(main)

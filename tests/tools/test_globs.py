@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.tools.local import Local, told
 from travois.ports.tool import ToolOutcome
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.tools import search
 from travois.tools.search import GLOB, GREP
 
@@ -95,7 +95,7 @@ def grow(root: Path, tree: list[str], ignored: list[str]) -> list[str]:
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             continue
     options = ("--no-config", "--files", "--hidden", "--glob=!.git", "--no-require-git", "--null")
-    listed = subprocess.run([resolve("rg"), *options], cwd=root, capture_output=True).stdout
+    listed = subprocess.run([find_program("rg"), *options], cwd=root, capture_output=True).stdout
     return os.fsdecode(listed).split("\0")[:-1]
 
 
@@ -161,7 +161,7 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
                 made = search.parse_path_filter(text)
             except re.error:
                 continue
-            argv = [resolve("rg"), "--no-config", "--files", "--hidden", "--null", "./"]
+            argv = [find_program("rg"), "--no-config", "--files", "--hidden", "--null", "./"]
             argv[1:1] = ["--ignore-file=/dev/stdin", "--no-ignore-vcs", "--no-ignore-dot"]
             ran = subprocess.run(argv, cwd=root, input=made.rules.encode(), capture_output=True)
             seen = {path.removeprefix("./") for path in os.fsdecode(ran.stdout).split("\0")[:-1]}

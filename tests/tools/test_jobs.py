@@ -191,7 +191,7 @@ def test_many_lines_arrive_whole_and_a_line_that_cannot_is_refused(tmp_path: Pat
 def test_a_program_that_reads_nothing_does_not_hang_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.process.job.TAKES", 0.2)
+    monkeypatch.setattr("travois.process.job.TYPING_TIMEOUT_SECONDS", 0.2)
 
     async def scene(world: World) -> None:
         await world.call(BASH, command="echo up; sleep 600", tty=True)

@@ -15,7 +15,7 @@ import pytest
 from tests.tools.local import Local
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, ToolError
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.tools import search
 from travois.tools import search as globs
 from travois.tools import search as ripgrep
@@ -41,9 +41,9 @@ def age(world: Local, *names: str) -> None:
 
 
 def test_ripgrep_stands_beside_the_interpreter():
-    found = resolve("rg")
+    found = find_program("rg")
     assert subprocess.run([found, "--version"], capture_output=True).stdout.startswith(b"ripgrep")
-    assert resolve(found) == found
+    assert find_program(found) == found
 
 
 def test_relative_folders_on_the_path_are_passed_over(
@@ -54,9 +54,9 @@ def test_relative_folders_on_the_path_are_passed_over(
     trap.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".:{''}:{tmp_path.name}")
-    assert resolve("trap") == "trap"
+    assert find_program("trap") == "trap"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert resolve("trap") == str(trap)
+    assert find_program("trap") == str(trap)
 
 
 # --- Grep -----------------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ def ripgrep_finds(pattern: str, path: str, tmp_path: Path) -> bool:
         file = Path(folder, path.lstrip("/"))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-        words = [resolve("rg"), "--no-config", "--files", "--hidden", f"--glob={pattern}"]
+        words = [find_program("rg"), "--no-config", "--files", "--hidden", f"--glob={pattern}"]
         return bool(subprocess.run(words, cwd=folder, capture_output=True, check=False).stdout)
 
 

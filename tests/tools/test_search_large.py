@@ -19,7 +19,7 @@ from tests.tools.local import Local, told
 from travois.ports.tool import AnyTool
 from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.tools import search
 from travois.tools import search as ripgrep
 from travois.tools.search import GLOB, GREP
@@ -86,7 +86,7 @@ def tall(tmp_path_factory: pytest.TempPathFactory) -> Large:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
     for name in ("pkg_30/the needle.rs", "pkg_59/deep/er/needle.rs", "notes.md"):
         os.utime(world.write(name, "needle\n"), (1, 1))
-    listed = subprocess.run([resolve("rg"), "--files"], cwd=world.root, capture_output=True)
+    listed = subprocess.run([find_program("rg"), "--files"], cwd=world.root, capture_output=True)
     assert len(listed.stdout) > 9 * MIB
     return world
 
@@ -144,7 +144,7 @@ def test_ripgrep_names_only_what_a_pattern_can_mean(tall: Large, pattern: str, m
 def test_ripgrep_walks_only_where_a_pattern_leads(tall: Large):
     for pattern, pruned in (("pkg_30/*.rs", FOLDERS - 1), ("*.md", 0), ("./*.md", FOLDERS)):
         rules = search.parse_path_filter(pattern).rules
-        argv = [resolve("rg"), "--debug", "--files", "--ignore-file=/dev/stdin", "./"]
+        argv = [find_program("rg"), "--debug", "--files", "--ignore-file=/dev/stdin", "./"]
         done = subprocess.run(argv, cwd=tall.root, input=rules.encode(), capture_output=True)
         assert len(set(re.findall(rb"ignoring \./(pkg_\d\d):", done.stderr))) == pruned, pattern
 
@@ -284,7 +284,7 @@ def test_a_search_that_is_cancelled_leaves_nothing_running(tmp_path: Path):
 
 def without_privileges(world: Local) -> tuple[str, ...]:
     """Ripgrep as somebody whom permissions hold back; skips where nobody can be had."""
-    rg = (resolve("rg"), *ripgrep.RIPGREP[1:])
+    rg = (find_program("rg"), *ripgrep.RIPGREP[1:])
     if os.geteuid() != 0:
         return rg
     setpriv = shutil.which("setpriv")

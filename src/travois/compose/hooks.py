@@ -29,7 +29,7 @@ from travois.hooks.fire import fire
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
 from travois.process.run import LocalProcesses
-from travois.sandbox.probe import Walls, look
+from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 from travois.sessions.blobs import BlobStore
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
@@ -78,7 +78,7 @@ def compose_hooks(
 
     def install_hooks(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.hooks import run
-        from travois.sandbox.program_sandbox import cage_for_program
+        from travois.sandbox.program_sandbox import build_program_profile
 
         settings, folder = loaded.settings, found.log.folder
         walls = _probe_sandbox(place) if permissions.sandbox else None
@@ -95,7 +95,7 @@ def compose_hooks(
                 place.cwd,
                 folder,
                 cage=lambda shown: (
-                    cage_for_program(permissions.sandbox, permissions.guard, shown=shown)
+                    build_program_profile(permissions.sandbox, permissions.guard, shown=shown)
                     if permissions.sandbox
                     else None
                 ),
@@ -113,8 +113,8 @@ def compose_hooks(
     )
 
 
-def _probe_sandbox(place: Workspace) -> Walls | None:
-    return look(place.home.path / "walls.json", workspace=place.cwd)
+def _probe_sandbox(place: Workspace) -> SandboxSupport | None:
+    return find_sandbox_support(place.home.path / "walls.json", workspace=place.cwd)
 
 
 async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> Said:

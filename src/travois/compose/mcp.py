@@ -30,7 +30,7 @@ from travois.permissions.rules import PermissionRule, is_tool_denied
 from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import UserWarned
 from travois.process.run import LocalProcesses
-from travois.sandbox.policy import Bounds
+from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import SettingsPlaces, parse_setting_sources
@@ -91,7 +91,7 @@ async def compose_mcp(
     world: World,
     session: Session,
     card: Card,
-    bounds: Bounds | None = None,
+    bounds: SandboxPolicy | None = None,
 ) -> McpServers:
     """Compose the MCP servers of a session; few of them are started yet."""
     listed = find_configured_servers(place, loaded, options)
@@ -116,11 +116,11 @@ def compose_mcp_host(
     world: World,
     session: Session,
     *,
-    bounds: Bounds | None = None,
+    bounds: SandboxPolicy | None = None,
 ) -> McpHost:
     """Compose the parts that all MCP servers of a session share."""
     from travois.mcp.connection import McpHost
-    from travois.sandbox.program_sandbox import cage_for_program
+    from travois.sandbox.program_sandbox import build_program_profile
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
@@ -131,7 +131,7 @@ def compose_mcp_host(
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
-        cage=lambda shown: cage_for_program(bounds, rights, shown=shown) if bounds else None,
+        cage=lambda shown: build_program_profile(bounds, rights, shown=shown) if bounds else None,
         sandboxed=loaded.settings.sandbox.mcp_servers,
         complain=lambda text: session.emit(UserWarned(text)),
     )

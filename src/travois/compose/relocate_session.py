@@ -13,7 +13,7 @@ from travois.engine.agent import Agent
 from travois.ports.agents import WORKTREE_STATE, WorktreeMove, decode_worktree_move
 from travois.ports.tool import ToolError
 from travois.ports.world import WorkspaceSnapshots
-from travois.sandbox.policy import Bounds
+from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.home import find_repository
 from travois.sessions.session import Session
 
@@ -28,7 +28,7 @@ class SessionRelocation:
     finds the session in the right folder.
     """
 
-    def __init__(self, root: str, bounds: Bounds | None, keeper: MakeSnapshots) -> None:
+    def __init__(self, root: str, bounds: SandboxPolicy | None, keeper: MakeSnapshots) -> None:
         self._root, self._bounds, self._keeper = root, bounds, keeper
 
     def __call__(self, agent: Agent) -> None:

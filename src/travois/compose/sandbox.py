@@ -19,17 +19,17 @@ from travois.permissions.resolve_paths import hidden_path_filter, home_folder
 from travois.permissions.rules import PermissionRule
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS
 from travois.sandbox.hidden_files import (
-    find_covered,
+    find_covered_places,
     find_git_files,
-    find_homes,
-    find_programs,
+    find_home_folders,
+    find_program_folders,
     find_programs_below_tmp,
-    find_settings,
+    find_safe_settings,
 )
-from travois.sandbox.policy import SECRET, Bounds, LazyPaths
-from travois.sandbox.probe import Walls, bundled_bwrap, look
-from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_session_tmp
-from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
+from travois.sandbox.policy import SECRET_HOME_PATHS, LazyPaths, SandboxPolicy
+from travois.sandbox.probe import SandboxSupport, find_bundled_bwrap, find_sandbox_support
+from travois.sandbox.session_tmp import close_session_tmp, has_only_folders, open_session_tmp
+from travois.sandbox.tool_chains import ToolChainName, ToolChainPaths, list_tool_chain_paths
 from travois.sessions.home import find_verified_repository
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
@@ -50,8 +50,8 @@ SKIPPED_FOLDERS = frozenset((".git", "node_modules", ".venv", "__pycache__", "ta
 class SandboxSetup(msgspec.Struct, frozen=True):
     """The sandbox of a session, and notices about it."""
 
-    walls: Walls | None = None
-    bounds: Bounds | None = None
+    walls: SandboxSupport | None = None
+    bounds: SandboxPolicy | None = None
     line: str = ""
     """The notice at the start; empty if all is well."""
     unwalled: str = ""
@@ -73,7 +73,7 @@ def compose_sandbox(
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
         return SandboxSetup(line=SANDBOX_OFF_NOTICE)
-    walls = look(place.home.path / "walls.json", workspace=place.cwd)
+    walls = find_sandbox_support(place.home.path / "walls.json", workspace=place.cwd)
     if walls.kind == "none" and wanted.required:
         raise UserError("The settings require a sandbox, and there is none", why=walls.line)
     if walls.kind == "none":
@@ -96,7 +96,7 @@ def compose_sandbox(
         temp_lasts=kept,
         programs=find_programs_below_tmp() if walls.kind == "full" else (),
     )
-    if walls.bwrap == bundled_bwrap():
+    if walls.bwrap == find_bundled_bwrap():
         bounds = msgspec.structs.replace(
             bounds, pinned=(*bounds.pinned, *_bwrap_package_folders(walls.bwrap))
         )
@@ -115,27 +115,29 @@ def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
     )
 
 
-def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill: Path) -> Bounds:
+def _build_policy(
+    loaded: LoadedSettings, place: Workspace, *, temp: str, spill: Path
+) -> SandboxPolicy:
     wanted = loaded.settings.sandbox
     own = os.path.realpath(place.home.path)
     hidden = tuple(_find_denied_reads(loaded, place.cwd))
     git = _shared_git_history(place.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
-    covered = LazyPaths(find_covered)
+    covered = LazyPaths(find_covered_places)
     needed = _list_tool_chain_paths(wanted.hidden_tool_chains)
-    settings = find_settings(needed.settings)
+    settings = find_safe_settings(needed.settings)
     shared = (*settings, *find_git_files(settings, home_folder()))
     secret = (
-        *_paths_in_homes(SECRET),
+        *_paths_in_homes(SECRET_HOME_PATHS),
         *needed.withheld,
         *_exclude_paths(needed.settings, settings),
     )
-    return Bounds(
+    return SandboxPolicy(
         temp=temp,
         hidden=(*secret, own, *_expand_paths(wanted.filesystem.deny_read), *hidden),
         covered=covered,
         home=home_folder(),
-        tools=LazyPaths(lambda: (*needed.reads, *shared, *find_programs(covered.found))),
+        tools=LazyPaths(lambda: (*needed.reads, *shared, *find_program_folders(covered.paths))),
         caches=needed.caches,
         shown=(
             *(
@@ -163,11 +165,11 @@ def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill:
     )
 
 
-def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> Shown:
+def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> ToolChainPaths:
     """Return the paths that tool chains need in each home."""
-    homes = dict.fromkeys((home_folder(), *find_homes()))
-    each = [list_shown(one, os.environ, hidden=hidden) for one in homes]
-    return Shown(
+    homes = dict.fromkeys((home_folder(), *find_home_folders()))
+    each = [list_tool_chain_paths(one, os.environ, hidden=hidden) for one in homes]
+    return ToolChainPaths(
         reads=tuple(path for one in each for path in one.reads),
         caches=tuple(path for one in each for path in one.caches),
         settings=tuple(path for one in each for path in one.settings),
@@ -194,7 +196,7 @@ def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple
     return tuple(filter(os.path.isdir, folders))
 
 
-def move_sandbox_policy(bounds: Bounds, root: str) -> Bounds:
+def move_sandbox_policy(bounds: SandboxPolicy, root: str) -> SandboxPolicy:
     """Return the same sandbox for an agent in another folder of the repository."""
     git = _shared_git_history(root)
     pinned, all_git = (*bounds.pinned, *_worktree_git_file(root)), (*bounds.git, *git)
@@ -248,14 +250,16 @@ def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitS
     return os.path.realpath(path)
 
 
-def find_old_tmp(bounds: Bounds | None, place: Workspace, *, id: str, session: Session) -> str:
+def find_old_tmp(
+    bounds: SandboxPolicy | None, place: Workspace, *, id: str, session: Session
+) -> str:
     """Return where files are that the session made in /tmp while that was private; empty if none.
 
     A session may go on where there is no full sandbox: there /tmp is the machine's own.
     """
     path = place.home.session_tmp(id)
     private = bounds is not None and bounds.backend == "full"
-    if private or not path.is_dir() or is_hollow(path):
+    if private or not path.is_dir() or has_only_folders(path):
         return ""
     results = (entry.fact for entry in session.history() if isinstance(entry.fact, Result))
     return (
@@ -270,7 +274,7 @@ def _remove_folder(path: str) -> None:
 
 
 def _paths_in_homes(names: tuple[str, ...]) -> tuple[str, ...]:
-    homes = dict.fromkeys((home_folder(), *find_homes()))
+    homes = dict.fromkeys((home_folder(), *find_home_folders()))
     return tuple(os.path.join(one, name) for one in homes for name in names)
 
 

@@ -87,7 +87,7 @@ from travois.prompt.environment import Surroundings
 from travois.prompt.style_text import DEFAULT
 from travois.providers.encoder import Encoder
 from travois.providers.http.fetch import HttpxWeb
-from travois.sandbox.probe import Walls
+from travois.sandbox.probe import SandboxSupport
 from travois.sessions import home as homes
 from travois.sessions import home as projects
 from travois.sessions.blobs import BlobStore
@@ -621,7 +621,7 @@ def _build_world(
     stack: AsyncExitStack,
     *,
     spill: Path,
-    walls: Walls | None,
+    walls: SandboxSupport | None,
 ) -> World:
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
     passed, journal = settings.env_passthrough, str(place.home.path / "guards")

@@ -38,7 +38,7 @@ from travois.ports.world import (
 )
 from travois.prompt.environment import Surroundings
 from travois.providers.request import Request
-from travois.sandbox.policy import Bounds
+from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
 from travois.skills.skills import Practice, Skills
 
@@ -162,7 +162,7 @@ class AgentPermissions(msgspec.Struct):
 
     guard: Permissions
     person: Person
-    sandbox: Bounds | None = None
+    sandbox: SandboxPolicy | None = None
     """The sandbox for what tools start; none if there is none."""
     sandbox_missing: str = ""
     """The reason why unproven commands may not run without a sandbox; empty if they may."""

@@ -21,7 +21,7 @@ from travois.memory.recall import recollect
 from travois.prompt.briefing import brief
 from travois.sessions.session import Session
 from travois.skills.invoke import lapse
-from travois.snapshots.before_call import settle
+from travois.snapshots.before_call import snapshot_after_turn
 
 STOPPED_RESULT = "Stopped before it finished; how far it got is unknown."
 NEVER_RAN_RESULT = "Stopped before it ran: nothing was done."
@@ -64,7 +64,7 @@ async def run_turn(agent: Agent) -> EndReason:
         answer_open_calls(session, started=STOPPED_RESULT)
         lapse(agent)
         with anyio.CancelScope(shield=True):
-            await settle(agent)
+            await snapshot_after_turn(agent)
         session.append(Ended(why, detail))
         session.sync()
     return why

@@ -41,7 +41,13 @@ from travois.permissions.shell.plan import CommandPlan
 from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, suggest_updates
 from travois.ports.tool import AnyTool
 from travois.ports.world import SANDBOX_OFFER, PermissionQuestion, PersonAnswer, content_digest
-from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
+from travois.sandbox.policy import (
+    asks_to_leave_sandbox,
+    build_sandbox_profile,
+    can_try_read_only,
+    find_held_back_path,
+    runs_outside_sandbox,
+)
 from travois.snapshots.uncovered import warn_of_uncovered
 
 NO_UNSANDBOXED_REASON = "the settings allow no command outside the sandbox"
@@ -104,13 +110,13 @@ async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -
     if (
         agent.permissions.sandbox is not None
         and not agent.permissions.sandbox.leaving
-        and leaves(wanted)
+        and asks_to_leave_sandbox(wanted)
     ):
         return CallDecision(Decided(ready.call.id, "deny", NO_UNSANDBOXED_REASON, by="sandbox"))
     if ready.tool.judged_as and agent.permissions.guard.mode == "plan" and verdict.effect == "ask":
         return CallDecision(Decided(ready.call.id, "deny", PLAN_MODE_REASON))
     if agent.permissions.sandbox is not None and verdict.effect != "deny":
-        held = held_back(agent.permissions.sandbox, agent.permissions.guard, wanted)
+        held = find_held_back_path(agent.permissions.sandbox, agent.permissions.guard, wanted)
         if held:
             return CallDecision(
                 Decided(ready.call.id, "deny", PROTECTED_WRITE_REASON.format(held), by="sandbox")
@@ -119,7 +125,9 @@ async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -
     tries = not ready.tool.judged_as and _can_try_read_only(agent, wanted, verdict)
     if verdict.effect == "ask" and tries:
         assert agent.permissions.sandbox is not None
-        around = cage(agent.permissions.sandbox, agent.permissions.guard, wanted, profile="look")
+        around = build_sandbox_profile(
+            agent.permissions.sandbox, agent.permissions.guard, wanted, profile="look"
+        )
         why = PLAN_TRIAL_REASON if agent.permissions.guard.mode == "plan" else TRIAL_REASON
         return CallDecision(Decided(ready.call.id, "allow", why, by="sandbox"), around, trial=True)
     if verdict.effect == "ask":
@@ -180,7 +188,7 @@ def _restrict_in_plan_mode(
     """Ask in plan mode unless the sandbox keeps an allowed command from changing things."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
-    held = agent.permissions.sandbox is not None and not runs_outside(
+    held = agent.permissions.sandbox is not None and not runs_outside_sandbox(
         agent.permissions.sandbox, wanted
     )
     if held or all(plan.is_read_only for plan in wanted.plans):
@@ -287,7 +295,7 @@ def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecisio
         or not verdict.doubt
     ):
         return False
-    if runs_outside(agent.permissions.sandbox, wanted) or not harmless(
+    if runs_outside_sandbox(agent.permissions.sandbox, wanted) or not can_try_read_only(
         agent.permissions.guard, wanted
     ):
         return False
@@ -308,9 +316,9 @@ def sandbox_for_call(
         return None
     looks = all(plan.is_read_only for plan in wanted.plans)
     if not unasked or looks:
-        return cage(agent.permissions.sandbox, agent.permissions.guard, wanted)
+        return build_sandbox_profile(agent.permissions.sandbox, agent.permissions.guard, wanted)
     shown = (*agent.permissions.sandbox.shown, *find_ruled_reads(agent.permissions.guard, wanted))
-    return cage(
+    return build_sandbox_profile(
         replace(agent.permissions.sandbox, shown=shown),
         agent.permissions.guard,
         wanted,
@@ -329,7 +337,7 @@ def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> SandboxPro
         (plan_command(OWN_GIT_COMMAND, cwd=agent.world.root, home=home_folder()),) if writes else ()
     )
     own = ToolUse("Git", (), agent.world.root, home_folder(), plans=plans)
-    around = cage(
+    around = build_sandbox_profile(
         agent.permissions.sandbox,
         agent.permissions.guard,
         own,

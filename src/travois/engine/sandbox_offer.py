@@ -23,7 +23,14 @@ from travois.permissions.rules import (
 )
 from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
 from travois.permissions.shell.plan import CommandStep
-from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
+from travois.sandbox.policy import (
+    SandboxPolicy,
+    find_shown_reads,
+    get_bounding_path,
+    is_contained,
+    is_transparent_step,
+    runs_outside_sandbox,
+)
 from travois.snapshots.uncovered import find_unrecoverable
 
 ASKING_MODES = ("default", "accept-edits")
@@ -91,7 +98,7 @@ def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
     from travois.permissions.checkouts import folder_to_offer  # a start does not wait for it
 
     hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
-    paths = [bound(one) for one in reads]
+    paths = [get_bounding_path(one) for one in reads]
     found = [folder_to_offer(path, home=home_folder()) for path in paths]
     closed = any(is_inside(path, one) or is_inside(one, path) for path in paths for one in hidden)
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
@@ -108,12 +115,12 @@ def _can_run_unasked(agent: Agent, wanted: ToolUse) -> bool:
 def _unasked_permissions(agent: Agent, wanted: ToolUse) -> Permissions:
     """Return the permissions of unasked commands: mode auto, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
-    if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
+    if bounds is None or bounds.backend != "full" or runs_outside_sandbox(bounds, wanted):
         return guard
     outside = _outside_reads(guard, wanted)
     if "read" not in guard.blocked:
         bounds = _show_siblings(agent, bounds, outside)
-    free = (*shown_reads(bounds, wanted), *find_ruled_reads(agent.permissions.guard, wanted))
+    free = (*find_shown_reads(bounds, wanted), *find_ruled_reads(agent.permissions.guard, wanted))
     free = (*free, *_find_missing_paths(bounds, outside))
     return replace(guard, readable=(*guard.readable, *_exclude_asked_folders(free, outside)))
 
@@ -123,11 +130,11 @@ def _exclude_asked_folders(free: tuple[str, ...], outside: list[Access]) -> Iter
 
     What may be read counts with all that is in it: `ls /etc; cat /etc/shadow`.
     """
-    asked = {bound(one) for one in outside}.difference(free)
+    asked = {get_bounding_path(one) for one in outside}.difference(free)
     return (path for path in free if not any(is_inside(one, path) for one in asked))
 
 
-def _find_missing_paths(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
+def _find_missing_paths(bounds: SandboxPolicy, outside: list[Access]) -> Iterator[str]:
     plain = (one.target for one in outside if one.scope == "one")
     return (path for path in plain if not is_inside(path, bounds.temp) and _has_missing_top(path))
 
@@ -153,7 +160,7 @@ def hide_covered_folders(
         return around
     covered, free = (
         agent.permissions.sandbox.covered,
-        shown_reads(agent.permissions.sandbox, wanted),
+        find_shown_reads(agent.permissions.sandbox, wanted),
     )
     inner = (one for one in covered if any(one != path and is_inside(one, path) for path in free))
     return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
@@ -203,14 +210,14 @@ def _shows_all_writes(step: CommandStep) -> bool:
         moves_only_git_history,  # a start does not wait for it
     )
 
-    return is_plain(step) or moves_only_git_history(step)
+    return is_transparent_step(step) or moves_only_git_history(step)
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
     """Return what a call reads outside in folders that rules open with all that is in them."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
     reads = _outside_reads(guard, wanted) if rules else []
-    bounds = (replace(one, target=bound(one), scope="one") for one in reads)
+    bounds = (replace(one, target=get_bounding_path(one), scope="one") for one in reads)
     return tuple(
         one.target for one in bounds if any(rule_permits_path(rule, one, wanted) for rule in rules)
     )
@@ -222,7 +229,7 @@ def _outside_reads(guard: Permissions, wanted: ToolUse) -> list[Access]:
     return [one for one in reads if not any(f and is_inside(one.target, f) for f in kept)]
 
 
-def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bounds:
+def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -> SandboxPolicy:
     """Let commands see other checkouts of the repository that they name.
 
     Not where rules deny files: those were looked for in the workspace alone.
@@ -235,7 +242,8 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
     from travois.permissions.checkouts import find_sibling_checkout  # a start does not wait for it
 
     siblings = (
-        find_sibling_checkout(bound(one), agent.world.root, home=home_folder()) for one in outside
+        find_sibling_checkout(get_bounding_path(one), agent.world.root, home=home_folder())
+        for one in outside
     )
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
     if found:
@@ -254,7 +262,7 @@ def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDeci
     return replace(verdict, because=f"needs the network: {found.texts[0]}")
 
 
-def _reachable_hosts(bounds: Bounds) -> tuple[str, ...]:
+def _reachable_hosts(bounds: SandboxPolicy) -> tuple[str, ...]:
     """Return the hosts that commands in the sandbox reach without a question."""
     return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
 
@@ -264,9 +272,9 @@ def _judge_in_sandbox(agent: Agent, guard: Permissions, wanted: ToolUse) -> Perm
     if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict
     hosts = _reachable_hosts(agent.permissions.sandbox)
-    if verdict.effect == "ask" and not (verdict.doubt and contained(guard, wanted, hosts=hosts)):
+    if verdict.effect == "ask" and not (verdict.doubt and is_contained(guard, wanted, hosts=hosts)):
         return _with_reason(wanted, verdict)
-    if runs_outside(agent.permissions.sandbox, wanted):
+    if runs_outside_sandbox(agent.permissions.sandbox, wanted):
         return verdict
     if verdict.effect == "deny" or verdict.by == "rule":
         return verdict

@@ -14,7 +14,7 @@ from travois.permissions.shell.plan import CommandPlan
 from travois.ports.tool import CallLocation
 from travois.sandbox.denial import find_denial
 from travois.sandbox.disk_facts import LocalDisk
-from travois.sandbox.policy import Bounds, is_covered
+from travois.sandbox.policy import SandboxPolicy, is_covered_path
 
 if TYPE_CHECKING:
     from travois.sandbox.denial import Denial
@@ -38,7 +38,7 @@ def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Acce
     """Return the read access to a command's folder if the sandbox hides it."""
     if agent.permissions.sandbox is None or tool != "Bash":
         return ()
-    hides = is_covered(agent.permissions.sandbox, agent.permissions.guard, here.cwd)
+    hides = is_covered_path(agent.permissions.sandbox, agent.permissions.guard, here.cwd)
     return (Access("read", here.cwd),) if hides else ()
 
 
@@ -63,14 +63,14 @@ def _is_always_hidden(agent: Agent, path: str) -> bool:
     )
 
 
-def describe_tmp_paths(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:
+def describe_tmp_paths(bounds: SandboxPolicy | None, accesses: Iterable[Access]) -> tuple[str, ...]:
     """Describe where on disk the /tmp paths of a file tool are."""
     if bounds is None:
         return ()
     return tuple(dict.fromkeys(filter(None, (_describe_tmp_path(bounds, one) for one in accesses))))
 
 
-def _describe_tmp_path(bounds: Bounds, access: Access) -> str:
+def _describe_tmp_path(bounds: SandboxPolicy, access: Access) -> str:
     fate = "" if bounds.temp_lasts else REMOVED_WITH_SESSION
     match access.tmp:
         case "private" if access.kind == "write":

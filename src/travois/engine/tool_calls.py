@@ -61,11 +61,11 @@ from travois.ports.tool import CallLocation, ToolError, ToolOutcome, refuse_nul_
 from travois.ports.web_search import WebSearch
 from travois.ports.world import Choice, ChoiceRequest, ToolProgress, ToolStarted, UnansweredQuestion
 from travois.prompt.briefing import touch
-from travois.sandbox.policy import runs_outside
+from travois.sandbox.policy import runs_outside_sandbox
 from travois.sessions.session import Session
 from travois.skills.skills import Practice
-from travois.snapshots.before_call import keep
-from travois.snapshots.uncovered import stamp_uncovered, tell_changed
+from travois.snapshots.before_call import snapshot_before_calls
+from travois.snapshots.uncovered import stamp_uncovered, warn_of_changed
 
 RAN_READ_ONLY = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 RUNS_READ_ONLY = (
@@ -107,7 +107,7 @@ async def run_tool_calls(agent: Agent) -> None:
         ):
             # The decision reaches the disk before anything changes: a crash must not hide it.
             agent.session.sync()
-        await keep(agent, [ready for ready, ruling in allowed if not ruling.trial])
+        await snapshot_before_calls(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run_batch(agent, allowed)
         ran += (ready for ready, _ in allowed)
     await touch(agent, ran)
@@ -231,7 +231,7 @@ def parse_call(agent: Agent, call: Call) -> ParsedCall | InvalidCall:
         cwd = here.cwd if meaning.workdir else ""
         ready = ParsedCall(call, tool, args, told, (), meaning.remarks, cwd, meaning.tokens)
         found = _resolve_accesses(ready, here)
-        if agent.permissions.sandbox is not None and runs_outside(
+        if agent.permissions.sandbox is not None and runs_outside_sandbox(
             agent.permissions.sandbox, build_call_context(agent, found)
         ):
             return _resolve_accesses(ready, replace(here, temp=""))
@@ -327,7 +327,7 @@ async def _run_read_only_first(
     if ruling.decided.verdict == "deny":
         return _add_remark(outcome, f"{looked} More was not permitted: {ruling.decided.because}")
     agent.session.sync()
-    await keep(agent, [ready])
+    await snapshot_before_calls(agent, [ready])
     return await execute_call(agent, ready, ruling.cage)
 
 
@@ -356,7 +356,7 @@ async def execute_call(agent: Agent, ready: ParsedCall, cage: SandboxProfile | N
             if not outcome.error
             else ()
         )
-        remarks = (*remarks, *tell_changed(stamps), *ready.remarks)
+        remarks = (*remarks, *warn_of_changed(stamps), *ready.remarks)
         return reduce(_add_remark, remarks, outcome)
     except ToolError as refusal:
         return ToolOutcome((Text(str(refusal)),), error=True)

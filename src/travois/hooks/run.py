@@ -21,10 +21,10 @@ from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import BackgroundJob, CapturedOutput, Command, Processes
-from travois.process.environment import clean
+from travois.process.environment import build_child_environment
 from travois.providers.http.transport import transport
 from travois.providers.replies import Problem
-from travois.sandbox.hidden_files import find_folders
+from travois.sandbox.hidden_files import find_named_folders
 
 if TYPE_CHECKING:
     from travois.providers.http.client import Transport
@@ -251,7 +251,7 @@ class LocalHooks:
         wanted = self._place.sandboxed
         if hook.sandbox is not None and (hook.sandbox or hook.own):
             wanted = hook.sandbox
-        cage = self._place.cage(find_folders(hook.name)) if wanted else None
+        cage = self._place.cage(find_named_folders(hook.name)) if wanted else None
         if wanted and cage is None:
             raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
         return cage
@@ -387,7 +387,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Parse lines such as `export NAME=value` without running anything."""
-    known = clean(environ)
+    known = build_child_environment(environ)
     for line in text.splitlines():
         try:
             words = shlex.split(line, comments=True)

@@ -21,7 +21,7 @@ from travois.core.models import ModelCard, Price
 from travois.local_model import gguf
 from travois.local_model.serve import Order, Ready
 from travois.ports.world import Command
-from travois.process.job import Talk
+from travois.process.job import StdioConnection
 from travois.process.run import LocalProcesses
 from travois.providers.catalog import Endpoint
 from travois.providers.client import HttpModel
@@ -77,7 +77,7 @@ class Engine:
         self._processes = LocalProcesses()
         self._log = deque[bytes](maxlen=LOGGED)
         self._starting = anyio.Lock()
-        self._talk: Talk | None = None
+        self._talk: StdioConnection | None = None
         self._where: Endpoint | None = None
 
     async def endpoint(self) -> Endpoint:
@@ -101,7 +101,7 @@ class Engine:
         argv = (sys.executable, "-P", "-m", MODULE)
         self._log.clear()
         command = Command(argv, cwd=os.path.dirname(self._order.path), env=QUIET)
-        self._talk, said = self._processes.talk(command, log=self._log.append), b""
+        self._talk, said = self._processes.connect_stdio(command, log=self._log.append), b""
         try:
             await self._talk.send(msgspec.json.encode(self._order) + b"\n")
             while not said.endswith(b"\n") and (more := await self._talk.receive()):

@@ -48,9 +48,9 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.permissions.secrets import Secrets, collect_secrets
 from travois.ports.tool import ToolError
 from travois.ports.world import Command, Env
-from travois.process.job import Talk
+from travois.process.job import StdioConnection
 from travois.process.run import LocalProcesses
-from travois.sandbox.hidden_files import find_folders
+from travois.sandbox.hidden_files import find_named_folders
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -80,7 +80,7 @@ class MessageTooLarge(Exception):
 
 @asynccontextmanager
 async def open_stdio_streams(
-    start: Callable[[], Talk], *, ended: anyio.Event
+    start: Callable[[], StdioConnection], *, ended: anyio.Event
 ) -> AsyncGenerator[TransportStreams]:
     """Return a program as the SDK wants it; `ended` is set when it says no more."""
     from mcp.shared.message import SessionMessage
@@ -102,7 +102,9 @@ async def open_stdio_streams(
 
 
 async def _forward_messages(
-    talk: Talk, bring: MemoryObjectSendStream[SessionMessage | Exception], ended: anyio.Event
+    talk: StdioConnection,
+    bring: MemoryObjectSendStream[SessionMessage | Exception],
+    ended: anyio.Event,
 ) -> None:
     """Pass messages on; anything else is noise and ignored."""
     try:
@@ -126,7 +128,7 @@ def _parse_message(line: bytes) -> SessionMessage | None:
         return None
 
 
-async def _read_messages(talk: Talk) -> AsyncGenerator[SessionMessage]:
+async def _read_messages(talk: StdioConnection) -> AsyncGenerator[SessionMessage]:
     rest = bytearray()
     while data := await talk.receive():
         first, *more = data.split(b"\n")
@@ -159,7 +161,7 @@ def _count_values(text: bytes, start: int, end: int) -> int:
 
 
 async def _send_messages(
-    talk: Talk, take: MemoryObjectReceiveStream[SessionMessage], ended: anyio.Event
+    talk: StdioConnection, take: MemoryObjectReceiveStream[SessionMessage], ended: anyio.Event
 ) -> None:
     try:
         async for each in take:
@@ -623,7 +625,7 @@ class McpConnection(McpLifecycle):
             folder = server.cwd or around.folders[0]
             command = Command(server.argv, folder, server.env, cage=self._sandbox_profile())
             return open_stdio_streams(
-                lambda: around.processes.talk(command, log=log.append), ended=self._ended
+                lambda: around.processes.connect_stdio(command, log=log.append), ended=self._ended
             )
         from travois.mcp.oauth_provider import StoredLoginProvider
 
@@ -641,7 +643,7 @@ class McpConnection(McpLifecycle):
         """Return the profile of a sandboxed server; raises OSError where none is available."""
         said, around = self.server.sandbox, self._around
         wanted = around.sandboxed if said is None else said
-        cage = around.cage(find_folders(*self.server.argv)) if wanted else None
+        cage = around.cage(find_named_folders(*self.server.argv)) if wanted else None
         if wanted and cage is None:
             raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
         return cage

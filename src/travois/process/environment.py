@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from travois.permissions.secrets import is_secret_name as secret
 
-MISLEADING = (
+MISLEADING_VARIABLES = (
     "BASH_ENV",
     "ENV",
     "CDPATH",
@@ -20,7 +20,7 @@ MISLEADING = (
 )
 """Variables that make a shell or git do something other than its command line says."""
 
-UNATTENDED = {
+UNATTENDED_VARIABLES = {
     "TERM": "dumb",
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -35,20 +35,30 @@ UNATTENDED = {
 """Settings against pagers, prompts and buffered output: no person is at a child's terminal."""
 
 
-BARE = frozenset(("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
+ESSENTIAL_VARIABLES = frozenset(
+    ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+)
 """Variables that a program needs to run at all."""
 
 
-def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[str, str]:
+def build_child_environment(
+    environ: Mapping[str, str], *, passed: Collection[str] = ()
+) -> dict[str, str]:
     """Return the environment of every child; `passed` names are exempt from the filter."""
     kept = {
         name: value
         for name, value in environ.items()
-        if name in passed or not (name in MISLEADING or secret(name))
+        if name in passed or not (name in MISLEADING_VARIABLES or secret(name))
     }
-    return kept | {name: value for name, value in UNATTENDED.items() if name not in passed}
+    return kept | {
+        name: value for name, value in UNATTENDED_VARIABLES.items() if name not in passed
+    }
 
 
-def bare(environ: Mapping[str, str]) -> dict[str, str]:
+def build_minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the minimal environment of an MCP server: its configuration names the rest."""
-    return {name: value for name, value in environ.items() if name in BARE or name[:3] == "LC_"}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in ESSENTIAL_VARIABLES or name[:3] == "LC_"
+    }

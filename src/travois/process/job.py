@@ -17,10 +17,10 @@ import anyio
 import anyio.lowlevel
 
 from travois.ports.world import CapturedOutput, Command, OutputReader
-from travois.process.output import Capture, Drain, Feed, Follower, Spool
-from travois.process.reap import gone, send
-from travois.process.spawn import Started
-from travois.sandbox.wrap import read_report
+from travois.process.output import OutputCapture, OutputFeed, OutputFollower, OutputSpool, PipeDrain
+from travois.process.reap import reap_if_ended, send_signal
+from travois.process.spawn import StartedProcess
+from travois.sandbox.wrap import read_bwrap_report
 from travois.tools.output import make_readable
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 # One started program: its output and its end.
 
 
-LINGER = 0.1
+LINGER_SECONDS = 0.1
 """Seconds after a program's end to wait for others that still hold its output."""
-REST = 0.01
+FLOOD_PAUSE_SECONDS = 0.01
 """Seconds of pause for a background program that floods us, after each burst."""
-SHOWN = 64 * 1024
+MAX_WATCHED_BYTES = 64 * 1024
 """The bytes of one read that go to a watcher of the output."""
-ASIDE = 8 * 1024
-BEHIND = 1024 * 1024
+MAX_ASIDE_BYTES = 8 * 1024
+MAX_FOLLOWER_BACKLOG_BYTES = 1024 * 1024
 """The bytes that a follower may be behind before the program has to wait for it."""
 
 
-class Child:
+class ChildProcess:
     """A program that was started, its output and its end.
 
     It is `done` when it has ended and no process holds its output any more, or a moment after its
@@ -50,12 +50,12 @@ class Child:
 
     def __init__(
         self,
-        started: Started,
+        started: StartedProcess,
         mark: str,
         *,
         keep: int,
         buffer: bytearray,
-        spool: Spool | None = None,
+        spool: OutputSpool | None = None,
         watch: Callable[[bytes], None] | None = None,
         is_read: bool = False,
     ) -> None:
@@ -69,9 +69,9 @@ class Child:
         self.when_done: Callable[[], None] | None = None
         """Called once it is done by itself, not because we closed it."""
         self.guard = started.fence.guard
-        self.output, self.errors = Capture(keep, spool), Capture(keep)
-        self.aside = Capture(ASIDE)
-        self.feed = Feed()
+        self.output, self.errors = OutputCapture(keep, spool), OutputCapture(keep)
+        self.aside = OutputCapture(MAX_ASIDE_BYTES)
+        self.feed = OutputFeed()
         """All output on its way to a reader, if it has one."""
         self.confined = started.fence.confine is not None
         """Whether it is bound in our own pid namespace, and can leave processes behind there."""
@@ -83,7 +83,7 @@ class Child:
         """Whether the sandbox could not be built, so that nothing ran."""
         self.into = started.line[0] if started.tty else -1
         """The descriptor of its terminal's input; -1 without a terminal."""
-        self._followers: list[Follower] = []
+        self._followers: list[OutputFollower] = []
         self._waiters: set[anyio.Event] = set()
         self._popen = started.popen
         self._started = started
@@ -91,26 +91,26 @@ class Child:
         self._watch = watch
         self._is_read = is_read
         self._linger: TimerHandle | None = None
-        drain = partial(Drain, ended=self._settle, buffer=buffer)
-        self._drains = [drain(started.output, self._heard)]
+        drain = partial(PipeDrain, ended=self._finish_or_linger, buffer=buffer)
+        self._drains = [drain(started.output, self._on_output)]
         if is_read:
             self._drains[0].burst = 1  # the reader has its turn before there is more to read
         if started.errors >= 0:
             self._drains.append(drain(started.errors, self.errors.add))
         self._whisper = drain(started.aside, self.aside.add) if started.aside >= 0 else None
-        self._exit = Exit(self.pid, self._poll)
+        self._exit = ExitWatcher(self.pid, self._poll_exit)
 
     @property
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether no process holds its output any more."""
         return not any(drain.open for drain in self._drains)
 
-    def slow(self) -> None:
+    def throttle(self) -> None:
         """Let it wait a little when it floods us."""
         for drain in self._drains:
-            drain.rest = REST
+            drain.rest = FLOOD_PAUSE_SECONDS
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until it writes something, or ends."""
         event = anyio.Event()
         self._waiters.add(event)
@@ -120,51 +120,51 @@ class Child:
             self._waiters.discard(event)
 
     @contextmanager
-    def followed(self) -> Generator[Follower]:
+    def follow(self) -> Generator[OutputFollower]:
         """Follow all of its output from here on; a flood waits for the follower."""
-        follower = Follower(self._catch_up)
+        follower = OutputFollower(self._resume_if_caught_up)
         self._followers.append(follower)
         try:
             yield follower
         finally:
             self._followers.remove(follower)
-            self._catch_up()
+            self._resume_if_caught_up()
 
-    def _catch_up(self) -> None:
-        if all(follower.size <= BEHIND for follower in self._followers):
-            self._drains[0].release()
+    def _resume_if_caught_up(self) -> None:
+        if all(follower.size <= MAX_FOLLOWER_BACKLOG_BYTES for follower in self._followers):
+            self._drains[0].resume()
 
     def detach(self, keep: int) -> CapturedOutput:
         """Let it continue in the background; return its output so far."""
-        said = self.output.fresh(ended=False)
-        held, self.output = self.output.taken().head, Capture(keep)
+        said = self.output.take_new(ended=False)
+        held, self.output = self.output.to_captured().head, OutputCapture(keep)
         self.output.add(memoryview(held))  # an incomplete character waits for its rest
         self._watch = None
-        self.slow()
+        self.throttle()
         return said
 
-    def _stir(self) -> None:
+    def _wake_waiters(self) -> None:
         for event in self._waiters:
             event.set()
 
-    def mute(self) -> None:
+    def close_output(self) -> None:
         """Stop reading its output: if it goes on writing, that ends it."""
         self._drains[0].close()
 
-    def leave(self) -> None:
+    def discard_output(self) -> None:
         """Discard the output of processes it left behind, but keep reading so that they live."""
-        self.slow()
-        self.output = self.errors = Capture(0)
+        self.throttle()
+        self.output = self.errors = OutputCapture(0)
         for drain in self._drains:
-            drain.sink = _forget
+            drain.sink = _discard_chunk
 
     @property
-    def refused(self) -> tuple[str, ...]:
+    def refusals(self) -> tuple[str, ...]:
         """Messages about the hosts that it was refused."""
         door = self._started.fence.door
         return door.refused if door else ()
 
-    def unfence(self) -> None:
+    def clean_up_sandbox(self) -> None:
         """Clean up after its sandbox; it is over."""
         self._started.after.close()
 
@@ -180,75 +180,75 @@ class Child:
             self._whisper.close()
         for drain in self._drains:
             drain.close()
-        self.hang_up()
-        self.unfence()
-        self._stir()
+        self.close_terminal()
+        self.clean_up_sandbox()
+        self._wake_waiters()
 
-    def hang_up(self) -> None:
+    def close_terminal(self) -> None:
         """Close the input of its terminal."""
         if self.into >= 0:
             os.close(self.into)
             self.into = -1
 
-    def _heard(self, chunk: memoryview) -> None:
+    def _on_output(self, chunk: memoryview) -> None:
         """Pass a chunk of output to the capture and to everybody who reads along."""
         self.output.add(chunk)
         if self.output.is_full and not self.over.is_set():
-            self._drains[0].hold()
+            self._drains[0].pause()
             self.over.set()
         if self._watch is not None:
-            self._watch(bytes(chunk[-SHOWN:]))
+            self._watch(bytes(chunk[-MAX_WATCHED_BYTES:]))
         if self._is_read:
             self.feed.add(chunk)
         for follower in self._followers:
             follower.add(chunk)
-            if follower.size > BEHIND:
-                self._drains[0].hold()
-        self._stir()
+            if follower.size > MAX_FOLLOWER_BACKLOG_BYTES:
+                self._drains[0].pause()
+        self._wake_waiters()
 
-    def _poll(self) -> bool:
+    def _poll_exit(self) -> bool:
         """Return whether the program has ended; then read the rest of its output."""
         self.status = self._popen.poll()
         if self.status is None:
             return False
         if self.fenced:
-            self._unfenced(self.status)
+            self._read_sandbox_report(self.status)
         self.exited.set()
         if self._whisper is not None:
-            self._whisper.pull()
+            self._whisper.read_available()
             self._whisper.close()
         for drain in self._drains:
-            drain.pull()
-        self._settle()
+            drain.read_available()
+        self._finish_or_linger()
         return True
 
-    def _unfenced(self, code: int) -> None:
+    def _read_sandbox_report(self, code: int) -> None:
         """Read the exit status from bwrap's report, and wait until the processes inside are
         dead."""
-        report = read_report(self._started.fence.report)
+        report = read_bwrap_report(self._started.fence.report)
         self.failed = code > 0 and not report.ran
-        self.status = report.status(code)
+        self.status = report.exit_status(code)
         self._inner = report.inner
-        if self._inner and not self._vanished():
+        if self._inner and not self._poll_inner_exit():
             self._exit.close()
-            self._exit = Exit(self._inner, self._vanished)
+            self._exit = ExitWatcher(self._inner, self._poll_inner_exit)
 
-    def _vanished(self) -> bool:
-        if self._inner and not gone(self._inner):
+    def _poll_inner_exit(self) -> bool:
+        if self._inner and not reap_if_ended(self._inner):
             return False
         self._inner = 0
-        self._settle()
+        self._finish_or_linger()
         return True
 
-    def _settle(self) -> None:
+    def _finish_or_linger(self) -> None:
         """Finish when the output is closed, or a moment after the program's end."""
         if self.status is None or self._inner or self.done.is_set():
             return
-        if self.silent:
+        if self.is_silent:
             self._finish()
         elif self._linger is None:
             # A process left behind may hold the pipe for hours: its output must not be awaited.
-            self._linger = get_running_loop().call_later(LINGER, self._finish)
+            self._linger = get_running_loop().call_later(LINGER_SECONDS, self._finish)
 
     def _finish(self) -> None:
         if self.done.is_set():
@@ -256,38 +256,38 @@ class Child:
         self.done.set()
         self.over.set()
         self.feed.end()
-        self.hang_up()
+        self.close_terminal()
         if self.when_done is not None:
             self.when_done()
-        self._stir()
+        self._wake_waiters()
 
 
-def _forget(chunk: memoryview) -> None:
+def _discard_chunk(chunk: memoryview) -> None:
     pass
 
 
-class Exit:
+class ExitWatcher:
     """Notices the end of one child: by a pidfd where possible, else by polling."""
 
     def __init__(self, pid: int, ended: Callable[[], bool]) -> None:
         self._ended = ended
         self._loop = get_running_loop()
         self._timer: TimerHandle | None = None
-        self._fd = _pidfd(pid)
+        self._fd = _open_pidfd(pid)
         if self._fd >= 0:
-            self._loop.add_reader(self._fd, self._told)
+            self._loop.add_reader(self._fd, self._on_readable)
         else:
-            self._timer = self._loop.call_later(0.001, self._look, 0.001)
+            self._timer = self._loop.call_later(0.001, self._poll_with_backoff, 0.001)
 
-    def _told(self) -> None:
+    def _on_readable(self) -> None:
         if self._ended():
             self.close()
 
-    def _look(self, pause: float) -> None:
+    def _poll_with_backoff(self, pause: float) -> None:
         self._timer = None
         if not self._ended():
             longer = min(pause * 1.5, 0.02)
-            self._timer = self._loop.call_later(longer, self._look, longer)
+            self._timer = self._loop.call_later(longer, self._poll_with_backoff, longer)
 
     def close(self) -> None:
         """Stop noticing."""
@@ -300,7 +300,7 @@ class Exit:
         self._fd, self._timer = -1, None
 
 
-def _pidfd(pid: int) -> int:
+def _open_pidfd(pid: int) -> int:
     """Return a descriptor that is readable once the process has ended; -1 where there is none."""
     if not hasattr(os, "pidfd_open"):
         return -1
@@ -310,11 +310,11 @@ def _pidfd(pid: int) -> int:
         return -1
 
 
-TAKES = 5.0
+TYPING_TIMEOUT_SECONDS = 5.0
 """Seconds that a program may leave typed input unread before we give up."""
-LINE = 4_095
+MAX_TERMINAL_LINE_BYTES = 4_095
 """The longest line that a terminal passes on while it edits lines itself."""
-LOOK = 64 * 1024
+LAST_LINES_WINDOW_BYTES = 64 * 1024
 """The bytes at the end of an output in which its last lines are searched."""
 
 
@@ -326,9 +326,9 @@ class LocalJob:
         id: str,
         command: Command,
         *,
-        child: Child,
-        end: Callable[[Child], Awaitable[None]],
-        inside: Callable[[Child], Iterable[int]],
+        child: ChildProcess,
+        end: Callable[[ChildProcess], Awaitable[None]],
+        inside: Callable[[ChildProcess], Iterable[int]],
     ) -> None:
         self.id = id
         self.command = join(command.argv)
@@ -352,17 +352,21 @@ class LocalJob:
 
     def take_output(self) -> CapturedOutput:
         """Return the output since the last call; its errors too, where they are separate."""
-        return self._child.output.fresh(ended=self._child.done.is_set())
+        return self._child.output.take_new(ended=self._child.done.is_set())
 
     def peek_output(self) -> CapturedOutput:
         """Return the output that `fresh` would return, without consuming it."""
-        return self._child.output.taken()
+        return self._child.output.to_captured()
 
     def last_lines(self, count: int) -> str:
         """Return the last lines of what `fresh` would return, without consuming it."""
         output = self.peek_output()
         end = output.tail if output.missing_bytes else output.head_and_tail()
-        text = make_readable(CapturedOutput(end[-LOOK:], b"", min(LOOK, len(end)))).text
+        text = make_readable(
+            CapturedOutput(
+                end[-LAST_LINES_WINDOW_BYTES:], b"", min(LAST_LINES_WINDOW_BYTES, len(end))
+            )
+        ).text
         return "\n".join(text.rstrip("\n").split("\n")[-count:])
 
     async def wait(self) -> int:
@@ -373,11 +377,11 @@ class LocalJob:
 
     async def wait_for_change(self) -> None:
         """Wait until it writes something, or ends."""
-        await self._child.changed()
+        await self._child.wait_for_change()
 
     def follow(self) -> AbstractContextManager[OutputReader]:
         """Follow all of its output from here on; `fresh` still returns it."""
-        return self._child.followed()
+        return self._child.follow()
 
     async def send(self, data: bytes) -> None:
         """Type into its terminal; raises OSError if it has none, or takes nothing."""
@@ -390,7 +394,7 @@ class LocalJob:
             try:
                 left = left[os.write(fd, left) :]
             except BlockingIOError:
-                with anyio.move_on_after(TAKES) as waited:
+                with anyio.move_on_after(TYPING_TIMEOUT_SECONDS) as waited:
                     await anyio.wait_writable(fd)
                 if waited.cancelled_caught:
                     why = f"{self.id} does not read its input: {len(left):,} bytes were not sent"
@@ -398,16 +402,19 @@ class LocalJob:
 
     def _refuse_long_lines(self, data: bytes) -> None:
         """Raise OSError for a line that a line-editing terminal would silently cut."""
-        if self._child.into < 0 or max(map(len, data.splitlines()), default=0) <= LINE:
+        if (
+            self._child.into < 0
+            or max(map(len, data.splitlines()), default=0) <= MAX_TERMINAL_LINE_BYTES
+        ):
             return
         if termios.tcgetattr(self._child.into)[3] & termios.ICANON:
-            why = f"a line exceeds the terminal's limit of {LINE:,} bytes"
+            why = f"a line exceeds the terminal's limit of {MAX_TERMINAL_LINE_BYTES:,} bytes"
             raise OSError(errno.EMSGSIZE, f"{why}; write the text to a file instead")
 
     def interrupt(self) -> None:
         """Send SIGINT, as Ctrl-C does."""
         for pid in self._inside(self._child):
-            send(pid, SIGINT)
+            send_signal(pid, SIGINT)
 
     async def kill(self) -> None:
         """End it with everything that it started."""
@@ -417,14 +424,19 @@ class LocalJob:
 # A program that we talk with over its standard input and output.
 
 
-PIECE = 64 * 1024
+STDIO_READ_BYTES = 64 * 1024
 
 
-class Talk:
+class StdioConnection:
     """The standard input and output of a program that we talk with."""
 
     def __init__(
-        self, into: int, heard: int, child: Child, *, end: Callable[[Child], Awaitable[None]]
+        self,
+        into: int,
+        heard: int,
+        child: ChildProcess,
+        *,
+        end: Callable[[ChildProcess], Awaitable[None]],
     ) -> None:
         self._into, self._heard = into, heard
         self._child = child
@@ -451,7 +463,7 @@ class Talk:
         await anyio.lowlevel.checkpoint()
         while True:
             try:
-                return os.read(self._heard, PIECE)
+                return os.read(self._heard, STDIO_READ_BYTES)
             except BlockingIOError:
                 await anyio.wait_readable(self._heard)
 

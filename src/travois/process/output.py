@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 # Outputs too large for memory, in files without our secrets.
 
 
-MOST = 1 << 30
+MAX_SPOOL_BYTES = 1 << 30
 """The most bytes of one output that are written; a program that writes more is ended."""
 
 
-class Spool:
+class OutputSpool:
     """A file with the whole of a large output, without our secrets."""
 
     def __init__(self, path: str, secrets: Secrets) -> None:
@@ -57,8 +57,8 @@ class Spool:
         return "" if self._failed or not self._size else self._path
 
     def _write(self, data: bytes) -> None:
-        self.is_full = len(data) > MOST - self._size
-        data = data[: MOST - self._size]
+        self.is_full = len(data) > MAX_SPOOL_BYTES - self._size
+        data = data[: MAX_SPOOL_BYTES - self._size]
         self._size += len(data)
         try:
             if self._fd < 0:
@@ -74,16 +74,16 @@ class Spool:
                 os.unlink(self._path)
 
 
-CHUNK = 1024 * 1024
+PIPE_CHUNK_BYTES = 1024 * 1024
 """The bytes of a read, and of a pipe: larger ones gain little speed."""
-BURST = 8
+READS_PER_TURN = 8
 """The reads from a single pipe in one turn of the event loop."""
 
 
-class Capture:
+class OutputCapture:
     """The head and the tail of a stream of bytes, however long it is."""
 
-    def __init__(self, keep: int, spool: Spool | None = None) -> None:
+    def __init__(self, keep: int, spool: OutputSpool | None = None) -> None:
         self._keep = keep
         self._spool = spool
         self._head = bytearray()
@@ -111,7 +111,7 @@ class Capture:
         """Whether its file has reached its limit."""
         return self._spool is not None and self._spool.is_full
 
-    def taken(self) -> CapturedOutput:
+    def to_captured(self) -> CapturedOutput:
         """Return what was kept."""
         tail = memoryview(self._tail)
         kept = bytes(tail[max(0, len(tail) - self._keep) :])
@@ -120,14 +120,14 @@ class Capture:
         missing = self._line_ends - head.count(b"\n") - kept.count(b"\n")
         return CapturedOutput(head, kept, self._total, file, missing, is_capped=self.is_full)
 
-    def fresh(self, *, ended: bool) -> CapturedOutput:
+    def take_new(self, *, ended: bool) -> CapturedOutput:
         """Return the output since the last call; an incomplete character waits for its rest."""
-        taken = self.taken()
+        taken = self.to_captured()
         self._head.clear()
         self._tail.clear()
         self._total = self._line_ends = 0
         last = taken.tail or taken.head
-        held = 0 if ended else _half(last[-3:])
+        held = 0 if ended else _count_incomplete_utf8(last[-3:])
         if not held:
             return taken
         self.add(memoryview(last)[-held:])
@@ -137,7 +137,7 @@ class Capture:
         return CapturedOutput(taken.head[:-held], b"", taken.total - held)
 
 
-class Feed:
+class OutputFeed:
     """Output on its way to one reader, complete and in order."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Feed:
         self._ended = True
         self._news.set()
 
-    async def give(self, reader: Callable[[bytes], bool]) -> bool:
+    async def deliver(self, reader: Callable[[bytes], bool]) -> bool:
         """Give the reader every chunk as it comes; return False once it wants no more."""
         while True:
             await self._news.wait()
@@ -167,7 +167,7 @@ class Feed:
                 return True
 
 
-class Follower:
+class OutputFollower:
     """Output for somebody who reads all of it as it comes, while others read it too."""
 
     def __init__(self, taken: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class Follower:
         return b"".join(chunks)
 
 
-def _half(end: bytes) -> int:
+def _count_incomplete_utf8(end: bytes) -> int:
     """Return how many of these last bytes begin an incomplete UTF-8 character."""
     for size in range(1, len(end) + 1):
         byte = end[-size]
@@ -199,7 +199,7 @@ def _half(end: bytes) -> int:
     return 0
 
 
-class Drain:
+class PipeDrain:
     """Empties one pipe on the event loop until its last writer is gone.
 
     `rest` is a pause after each burst: a background program that floods its pipe then waits for us,
@@ -219,7 +219,7 @@ class Drain:
         self.open = True
         self.sink = sink
         self.rest = 0.0
-        self.burst = BURST
+        self.burst = READS_PER_TURN
         self._fd = fd
         self._ended = ended
         self._buffer = buffer
@@ -227,9 +227,9 @@ class Drain:
         self._held = False
         self._loop = get_running_loop()
         os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self.pull)
+        self._loop.add_reader(fd, self.read_available)
 
-    def pull(self) -> None:
+    def read_available(self) -> None:
         """Read what is available."""
         if not self.open:
             return
@@ -252,9 +252,9 @@ class Drain:
                 self.sink(chunk)
         if self.rest and self._pause is None and not self._held:
             self._loop.remove_reader(self._fd)
-            self._pause = self._loop.call_later(self.rest, self._resume)
+            self._pause = self._loop.call_later(self.rest, self._resume_after_rest)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Stop reading until `resume`: the program waits for us when its pipe is full."""
         if self.open and not self._held:
             self._held = True
@@ -264,15 +264,15 @@ class Drain:
             else:
                 self._loop.remove_reader(self._fd)
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Continue after `pause`."""
         if self.open and self._held:
             self._held = False
-            self._loop.add_reader(self._fd, self.pull)
+            self._loop.add_reader(self._fd, self.read_available)
 
-    def _resume(self) -> None:
+    def _resume_after_rest(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._fd, self.pull)
+        self._loop.add_reader(self._fd, self.read_available)
 
     def close(self) -> None:
         """Stop reading; a program that still writes gets a broken pipe."""

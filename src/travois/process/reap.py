@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import anyio
 
-MARK = "TRAVOIS_JOB"
+JOB_MARK_VARIABLE = "TRAVOIS_JOB"
 """The variable that contains the marks, those of an outer harness before our own."""
-PATIENCE = 3.0
+KILL_TIMEOUT_SECONDS = 3.0
 """Seconds to go on killing what does not die; only the kernel can hold a process that long."""
-PROC = os.path.exists("/proc/self/environ")
+HAS_PROC = os.path.exists("/proc/self/environ")
 PR_SET_CHILD_SUBREAPER = 36
 PF_FORKNOEXEC = 0x40
 
 
-class Seen(NamedTuple):
+class ProcessStat(NamedTuple):
     """A process as the kernel reports it."""
 
     pid: int
@@ -33,45 +33,45 @@ class Seen(NamedTuple):
     flags: int
 
     @property
-    def dead(self) -> bool:
+    def is_dead(self) -> bool:
         """Whether it has ended and only waits to be reaped."""
         return self.state in "ZX"
 
 
-def tree(mark: str, roots: Collection[int]) -> dict[int, int]:
+def find_process_tree(mark: str, roots: Collection[int]) -> dict[int, int]:
     """Return every living process of a tree, with its session: marked, in a session, or descended.
 
     `roots` are our children that nobody has waited for yet, so that their pids are still theirs. A
     negative number is a whole process group.
     """
-    if not PROC:
-        return {-pid: pid for pid in roots if send(-pid, 0)}
-    alive = {seen.pid: seen for seen in _processes() if not seen.dead}
+    if not HAS_PROC:
+        return {-pid: pid for pid in roots if send_signal(-pid, 0)}
+    alive = {seen.pid: seen for seen in _iterate_processes() if not seen.is_dead}
     alive.pop(os.getpid(), None)
-    found = {pid for pid in alive if pid in roots or bears(pid, mark)}
+    found = {pid for pid in alive if pid in roots or has_mark(pid, mark)}
     sessions = ({alive[pid].session for pid in found} | set(roots)) - {os.getsid(0)}
     found |= {pid for pid, seen in alive.items() if seen.session in sessions}
-    found |= _descendants(found, alive.values())
+    found |= _find_descendants(found, alive.values())
     return {pid: alive[pid].session for pid in found}
 
 
-def bears(pid: int, mark: str) -> bool:
+def has_mark(pid: int, mark: str) -> bool:
     """Return whether a process has the mark; False for one that we may not inspect."""
-    return mark.encode() in _content(f"/proc/{pid}/environ")
+    return mark.encode() in _read_proc_file(f"/proc/{pid}/environ")
 
 
-def marked(mark: str) -> bool:
+def any_process_has_mark(mark: str) -> bool:
     """Return whether any process has the mark."""
-    return PROC and any(bears(seen.pid, mark) for seen in _processes())
+    return HAS_PROC and any(has_mark(seen.pid, mark) for seen in _iterate_processes())
 
 
-def filters(pid: int | str) -> int:
+def count_seccomp_filters(pid: int | str) -> int:
     """Return the number of system call filters of a process: none can ever be removed."""
-    lines = _content(f"/proc/{pid}/status").splitlines()
+    lines = _read_proc_file(f"/proc/{pid}/status").splitlines()
     return next((int(line.split()[1]) for line in lines if line[:16] == b"Seccomp_filters:"), 0)
 
 
-def send(pid: int, sign: int) -> bool:
+def send_signal(pid: int, sign: int) -> bool:
     """Signal a process; return False if it is gone or not ours to signal."""
     try:
         os.kill(pid, sign)
@@ -80,15 +80,15 @@ def send(pid: int, sign: int) -> bool:
     return True
 
 
-def gone(pid: int) -> bool:
+def reap_if_ended(pid: int) -> bool:
     """Return whether an orphan that may have become ours has ended, and reap it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
-        return not send(pid, 0)
+        return not send_signal(pid, 0)
 
 
-async def fell(
+async def end_processes(
     find: Callable[[], dict[int, int]], *, grace: float, spared: Collection[int] = ()
 ) -> dict[int, int]:
     """End everything that `find` finds, first with SIGTERM, then with SIGKILL; return all of it.
@@ -97,14 +97,14 @@ async def fell(
     """
     seen: dict[int, int] = {}
     with anyio.move_on_after(grace):
-        await _signal(find, signal.SIGTERM, seen=seen, spared=spared)
+        await _signal_until_gone(find, signal.SIGTERM, seen=seen, spared=spared)
         return seen
-    with anyio.move_on_after(PATIENCE):
-        await _signal(find, signal.SIGKILL, seen=seen)
+    with anyio.move_on_after(KILL_TIMEOUT_SECONDS):
+        await _signal_until_gone(find, signal.SIGKILL, seen=seen)
     return seen
 
 
-async def _signal(
+async def _signal_until_gone(
     find: Callable[[], dict[int, int]],
     sign: int,
     *,
@@ -122,7 +122,7 @@ async def _signal(
         found = find()
         empty = 0 if found else empty + 1
         for pid in found.keys() - told:
-            send(pid, sign)
+            send_signal(pid, sign)
         told |= found.keys() if sign == signal.SIGTERM else set()
         seen |= found
         if empty < 2:
@@ -141,26 +141,26 @@ class Orphans:
         self.confined = False
         """Whether our programs are bound by a filter, by which their processes are known."""
 
-    def look(self, others: Collection[int]) -> dict[int, int]:
+    def find_living(self, others: Collection[int]) -> dict[int, int]:
         """Reap the orphans that have ended; return the living ones with their sessions.
 
         `others` are no orphans. A child that is neither may belong to other code in this process,
         which will wait for it itself. Ours are those with the mark or in a session of ours,
         half-made daemons, and those bound by a filter of ours.
         """
-        self.bury(self._ours)
-        ours, bound = os.getsid(0), filters("self") if self.confined else 0
-        fresh = set(_children()).difference(others, self._ours)
-        for seen in (seen for pid in fresh for seen in _stat(pid)):
-            daemon = seen.dead and seen.flags & PF_FORKNOEXEC and seen.session != ours
-            known = daemon or seen.session in self.sessions or bears(seen.pid, self._mark)
-            if known or (self.confined and filters(seen.pid) > bound):
+        self.reap(self._ours)
+        ours, bound = os.getsid(0), count_seccomp_filters("self") if self.confined else 0
+        fresh = set(_list_child_pids()).difference(others, self._ours)
+        for seen in (seen for pid in fresh for seen in _read_proc_stat(pid)):
+            daemon = seen.is_dead and seen.flags & PF_FORKNOEXEC and seen.session != ours
+            known = daemon or seen.session in self.sessions or has_mark(seen.pid, self._mark)
+            if known or (self.confined and count_seccomp_filters(seen.pid) > bound):
                 self.sessions.add(seen.session)
                 self._ours.add(seen.pid)
-        self.bury(self._ours)
-        return {seen.pid: seen.session for pid in self._ours for seen in _stat(pid)}
+        self.reap(self._ours)
+        return {seen.pid: seen.session for pid in self._ours for seen in _read_proc_stat(pid)}
 
-    def bury(self, pids: Iterable[int]) -> None:
+    def reap(self, pids: Iterable[int]) -> None:
         """Reap those of these processes that have ended, so that no zombie stays."""
         for pid in tuple(pids):
             try:
@@ -173,32 +173,32 @@ class Orphans:
 
 def adopt_orphans() -> None:
     """Become the parent of processes that our descendants leave behind (Linux only)."""
-    if PROC:
+    if HAS_PROC:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _processes() -> Iterator[Seen]:
+def _iterate_processes() -> Iterator[ProcessStat]:
     for name in os.listdir("/proc"):
         if name.isdigit():
-            yield from _stat(int(name))
+            yield from _read_proc_stat(int(name))
 
 
-def _stat(pid: int) -> Iterator[Seen]:
+def _read_proc_stat(pid: int) -> Iterator[ProcessStat]:
     # The name may itself contain parentheses; after the last one there are only plain fields.
-    fields = _content(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    fields = _read_proc_file(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     if len(fields) > 6:
         state, parent, _, session, _, _, flags = fields[:7]
-        yield Seen(pid, state.decode(), int(parent), int(session), int(flags))
+        yield ProcessStat(pid, state.decode(), int(parent), int(session), int(flags))
 
 
-def _children() -> Iterator[int]:
-    for thread in os.listdir("/proc/self/task") if PROC else ():
-        yield from map(int, _content(f"/proc/self/task/{thread}/children").split())
+def _list_child_pids() -> Iterator[int]:
+    for thread in os.listdir("/proc/self/task") if HAS_PROC else ():
+        yield from map(int, _read_proc_file(f"/proc/self/task/{thread}/children").split())
 
 
-def _descendants(found: set[int], alive: Iterable[Seen]) -> set[int]:
+def _find_descendants(found: set[int], alive: Iterable[ProcessStat]) -> set[int]:
     offspring: dict[int, list[int]] = {}
     for seen in alive:
         offspring.setdefault(seen.parent, []).append(seen.pid)
@@ -211,7 +211,7 @@ def _descendants(found: set[int], alive: Iterable[Seen]) -> set[int]:
     return below
 
 
-def _content(path: str) -> bytes:
+def _read_proc_file(path: str) -> bytes:
     """Read a file of /proc; empty if the process is gone or not ours to inspect."""
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -228,7 +228,7 @@ def _content(path: str) -> bytes:
 # The watchdog that ends our children if we are killed: a shell that waits for our pipe to close.
 
 
-SCRIPT = r"""
+WATCHDOG_SCRIPT = r"""
 cd /
 read -r nothing
 mark=$1
@@ -269,17 +269,19 @@ class Watchdog:
         """Its process id; 0 while there is none."""
         return self._pid
 
-    def wake(self) -> None:
+    def start(self) -> None:
         """Start it, unless it runs or there is no /proc for it to read."""
-        if self._pid or not PROC:
+        if self._pid or not HAS_PROC:
             return
         # Only an outer harness's mark: with our own, it would find and kill itself.
-        ours = {name: os.environ[name] for name in ("PATH", MARK) if name in os.environ}
+        ours = {
+            name: os.environ[name] for name in ("PATH", JOB_MARK_VARIABLE) if name in os.environ
+        }
         end, self._leash = os.pipe()
         try:
             self._pid = os.posix_spawn(
                 "/bin/sh",
-                ("sh", "-c", SCRIPT, "travois-watchdog", self._mark),
+                ("sh", "-c", WATCHDOG_SCRIPT, "travois-watchdog", self._mark),
                 ours,
                 file_actions=(
                     (os.POSIX_SPAWN_DUP2, end, 0),
@@ -295,7 +297,7 @@ class Watchdog:
         finally:
             os.close(end)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """Stop it, when everything was ended without it."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)

@@ -16,24 +16,33 @@ from msgspec.structs import replace
 
 from travois.permissions.secrets import collect_secrets
 from travois.ports.world import CapturedOutput, Command, ProcessResult
-from travois.process.environment import bare, clean
-from travois.process.output import CHUNK, Spool
-from travois.process.reap import MARK, Orphans, Watchdog, adopt_orphans, bears, fell, send, tree
-from travois.sandbox.guard.session import Guarding
+from travois.process.environment import build_child_environment, build_minimal_environment
+from travois.process.output import PIPE_CHUNK_BYTES, OutputSpool
+from travois.process.reap import (
+    JOB_MARK_VARIABLE,
+    Orphans,
+    Watchdog,
+    adopt_orphans,
+    end_processes,
+    find_process_tree,
+    has_mark,
+    send_signal,
+)
+from travois.sandbox.guard.session import SessionGuards
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from travois.process.job import Child, LocalJob, Talk
-    from travois.sandbox.loopback import Loopback
-    from travois.sandbox.network import Network
+    from travois.process.job import ChildProcess, LocalJob, StdioConnection
+    from travois.sandbox.loopback import SessionNetwork
+    from travois.sandbox.network import NetworkProxy
     from travois.sandbox.overlay import Overlay
-    from travois.sandbox.probe import Walls
-    from travois.sandbox.wrap import Unfenced
+    from travois.sandbox.probe import SandboxSupport
+    from travois.sandbox.wrap import SandboxUnavailable
 
-GRACE = 0.4
+END_GRACE_SECONDS = 0.4
 """Seconds that a program may take to end by itself after SIGTERM."""
-KEEP_DETACHED = 512 * 1024
+DETACHED_OUTPUT_BYTES = 512 * 1024
 """The bytes of the head and of the tail of a detached program's output that are kept."""
 
 
@@ -50,26 +59,26 @@ class LocalProcesses:
         *,
         passed: Collection[str] = (),
         extra: Mapping[str, str] | None = None,
-        grace: float = GRACE,
-        walls: Walls | None = None,
-        network: Network | None = None,
+        grace: float = END_GRACE_SECONDS,
+        walls: SandboxSupport | None = None,
+        network: NetworkProxy | None = None,
         journal: str = "",
     ) -> None:
-        self._environ = clean(os.environ, passed=passed) | dict(extra or {})
+        self._environ = build_child_environment(os.environ, passed=passed) | dict(extra or {})
         self._secrets = collect_secrets((*(extra or {}).items(), *os.environ.items()))
-        self._outer = os.environ.get(MARK, "")
+        self._outer = os.environ.get(JOB_MARK_VARIABLE, "")
         self._mark = os.urandom(8).hex()
         self._count = 0
         self._grace = grace
-        self._buffer = bytearray(CHUNK)
-        self._children: set[Child] = set()
+        self._buffer = bytearray(PIPE_CHUNK_BYTES)
+        self._children: set[ChildProcess] = set()
         self._jobs: dict[str, LocalJob] = {}
         self._orphans = Orphans(self._mark)
         self._watchdog = Watchdog(self._mark)
         self._walls = walls
         self._network = network
-        self._loopback: Loopback | None = None
-        self._guarding = Guarding(journal)
+        self._loopback: SessionNetwork | None = None
+        self._guarding = SessionGuards(journal)
         self._started: set[int] = set()
 
     async def run(
@@ -88,9 +97,11 @@ class LocalProcesses:
         outlives the timeout becomes a background job with the id that `detach_as` returns; it is
         called only then, since several programs may do so at once.
         """
-        begin = partial(self._begin, watch=on_output, is_read=reader is not None)
+        begin = partial(self._start_child, watch=on_output, is_read=reader is not None)
         late = partial(self._detach, detach_as, command) if detach_as is not None else None
-        return await self._run(begin, command, timeout=timeout, reader=reader, late=late)
+        return await self._run_retrying_sandbox(
+            begin, command, timeout=timeout, reader=reader, late=late
+        )
 
     async def run_attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its profile may write; raises OSError without one."""
@@ -99,51 +110,53 @@ class LocalProcesses:
         assert command.cage is not None, "an attempt needs a sandbox profile"
         if self._walls is None or self._walls.kind != "full":
             raise OSError(errno.ENOTSUP, "trying a command in a copy needs namespaces")
-        copy = await anyio.to_thread.run_sync(overlay.prepare, command.cage)
+        copy = await anyio.to_thread.run_sync(overlay.prepare_layers, command.cage)
         try:
-            inside = replace(command, cage=overlay.inner(command.cage, copy))
-            begin = partial(self._begin, around=copy.around())
-            completed = await self._run(begin, inside, timeout=timeout)
+            inside = replace(command, cage=overlay.profile_for_copy(command.cage, copy))
+            begin = partial(self._start_child, around=copy.launch_prefix())
+            completed = await self._run_retrying_sandbox(begin, inside, timeout=timeout)
             return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.cage, copy)
         except BaseException:
             copy.remove()
             raise
 
-    async def _run(
+    async def _run_retrying_sandbox(
         self,
-        begin: Callable[[Command], Child],
+        begin: Callable[[Command], ChildProcess],
         command: Command,
         *,
         timeout: float,
         reader: Callable[[bytes], bool] | None = None,
-        late: Callable[[Child], ProcessResult] | None = None,
+        late: Callable[[ChildProcess], ProcessResult] | None = None,
     ) -> ProcessResult:
         """Run to the end; retry without the sockets that vanished while the sandbox was built."""
-        from travois.sandbox.wrap import Unfenced
+        from travois.sandbox.wrap import SandboxUnavailable
 
         await self._guarding.prepare(command.cage)
         while True:
             try:
-                return await self._ended(begin(command), timeout=timeout, reader=reader, late=late)
-            except Unfenced:
-                if (fewer := _settled(command)) is None:
+                return await self._wait_for_end(
+                    begin(command), timeout=timeout, reader=reader, late=late
+                )
+            except SandboxUnavailable:
+                if (fewer := _without_stale_sockets(command)) is None:
                     raise
                 command = fewer
 
-    async def _ended(
+    async def _wait_for_end(
         self,
-        child: Child,
+        child: ChildProcess,
         *,
         timeout: float,
         reader: Callable[[bytes], bool] | None = None,
-        late: Callable[[Child], ProcessResult] | None = None,
+        late: Callable[[ChildProcess], ProcessResult] | None = None,
     ) -> ProcessResult:
         """Wait for a program; `late` handles one that outlives the timeout."""
         ended = cut = False
         try:
             with anyio.move_on_after(timeout):
                 if reader is not None:
-                    cut = not await child.feed.give(reader)
+                    cut = not await child.feed.deliver(reader)
                 else:
                     await child.over.wait()
                     cut = child.output.is_full and not child.done.is_set()
@@ -154,63 +167,69 @@ class LocalProcesses:
         finally:
             overdue = child.status is None and not cut
             if cut:
-                await self._stop(child)
+                await self._stop_child(child)
             elif not ended:
-                await self._end(child)
+                await self._end_child(child)
         if child.failed:
-            raise _unbuilt(child)
-        await self._guarding.review(child)
+            raise _sandbox_build_error(child)
+        await self._guarding.refresh_repositories(child)
         return ProcessResult(
-            status=_status(child),
-            output=child.output.taken(),
-            errors=child.errors.taken(),
+            status=_exit_status(child),
+            output=child.output.to_captured(),
+            errors=child.errors.to_captured(),
             timed_out=overdue,
             cut=cut,
-            left_running=self._leave(child),
-            aside=child.aside.taken().head_and_tail(),
-            refused=child.refused,
-            session_ports=() if child.shares_network or not child.status else self._ports(),
+            left_running=self._release_child(child),
+            aside=child.aside.to_captured().head_and_tail(),
+            refused=child.refusals,
+            session_ports=()
+            if child.shares_network or not child.status
+            else self._find_session_ports(),
         )
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
         await self._guarding.prepare(command.cage)
         if self._walls is not None and self._walls.kind == "full":
-            command = self._guarding.hold_instructions(command)
-        child = self._begin(command)
-        child.slow()
-        return self._adopt(id, command, child)
+            command = self._guarding.pin_project_files(command)
+        child = self._start_child(command)
+        child.throttle()
+        return self._register_job(id, command, child)
 
-    def _detach(self, name: Callable[[], str], command: Command, child: Child) -> ProcessResult:
+    def _detach(
+        self, name: Callable[[], str], command: Command, child: ChildProcess
+    ) -> ProcessResult:
         """Let a program that was waited for continue in the background."""
-        said = child.detach(KEEP_DETACHED)
-        job = self._adopt(name(), command, child)
+        said = child.detach(DETACHED_OUTPUT_BYTES)
+        job = self._register_job(name(), command, child)
         return ProcessResult(0, said, CapturedOutput(b"", b"", 0), job=job.id)
 
-    def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
+    def _register_job(self, id: str, command: Command, child: ChildProcess) -> LocalJob:
         from travois.process.job import LocalJob
 
         assert id not in self._jobs, f"job {id} already exists"
-        child.when_done = lambda: self._over(child)
-        job = LocalJob(id, command, child=child, end=self._end, inside=self._inside)
+        child.when_done = lambda: self._on_job_end(child)
+        job = LocalJob(
+            id, command, child=child, end=self._end_child, inside=self._find_program_pids
+        )
         self._jobs[id] = job
         return job
 
-    def _inside(self, child: Child) -> set[int]:
+    def _find_program_pids(self, child: ChildProcess) -> set[int]:
         """Return the processes of a program, without the bwrap around it."""
-        found = set(tree(child.mark, self._roots(child)))
+        found = set(find_process_tree(child.mark, self._find_root_pids(child)))
         return found - {child.pid} if child.fenced else found
 
-    def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
+    def connect_stdio(self, command: Command, *, log: Callable[[bytes], None]) -> StdioConnection:
         """Start a program to talk with over pipes; `log` gets its standard error."""
-        from travois.process.job import Talk
+        from travois.process.job import StdioConnection
 
         line: list[tuple[int, int]] = []
-        child = self._begin(replace(command, talks=True, keep=0), watch=log, line=line.append)
-        child.slow()
-        return Talk(*line[0], child, end=self._end)
+        child = self._start_child(replace(command, talks=True, keep=0), watch=log, line=line.append)
+        child.throttle()
+        return StdioConnection(*line[0], child, end=self._end_child)
 
-    def export(self, name: str, value: str) -> None:
+    def export_variable(self, name: str, value: str) -> None:
         """Set one more variable for programs started from here on."""
         self._environ[name] = value
 
@@ -224,8 +243,8 @@ class LocalProcesses:
 
     def take_notices(self) -> tuple[str, ...]:
         """Return the notices about protected files that changed while commands ran, each once."""
-        self._guarding.settle(self._gone)
-        return self._guarding.notices()
+        self._guarding.check_children(self._is_tree_gone)
+        return self._guarding.take_notices()
 
     def recover(self) -> None:
         """Restore protected files that were left changed by a session that was killed."""
@@ -233,23 +252,23 @@ class LocalProcesses:
 
     def accept_change(self, path: str, data: bytes | None = None) -> None:
         """Accept our own change to a protected file as its state to keep."""
-        self._guarding.accept(path, data)
+        self._guarding.accept_change(path, data)
 
     async def aclose(self) -> None:
         """End everything that still runs."""
         with anyio.CancelScope(shield=True):
             if self._count:
-                await self._fell()
-        self._watchdog.dismiss()
+                await self._end_tree()
+        self._watchdog.stop()
         # Everything has ended, so every guard can make its last check.
-        self._guarding.settle(lambda child: True)
+        self._guarding.check_children(lambda child: True)
         self._guarding.close()
         if self._network is not None:
             await anyio.to_thread.run_sync(self._network.close)
         if self._loopback is not None:
             self._loopback.close()
 
-    def _begin(
+    def _start_child(
         self,
         command: Command,
         *,
@@ -257,57 +276,57 @@ class LocalProcesses:
         is_read: bool = False,
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
-    ) -> Child:
+    ) -> ChildProcess:
         """Start a program with its mark, its sandbox and the readers of its output."""
-        from travois.process.job import Child
-        from travois.process.spawn import Surroundings, spawn
+        from travois.process.job import ChildProcess
+        from travois.process.spawn import SpawnContext, spawn_process
 
-        self._children = {c for c in self._children if c.status is None or not c.silent}
+        self._children = {c for c in self._children if c.status is None or not c.is_silent}
         # Changes of programs that ended are undone before the next one can act on them.
-        self._guarding.settle(self._gone)
-        if command.cage is None and command.wary is not None and self._exposed():
+        self._guarding.check_children(self._is_tree_gone)
+        if command.cage is None and command.wary is not None and self._needs_wary_profile():
             command = replace(command, cage=command.wary)
-        command = self._served(command)
-        self._watchdog.wake()
+        command = self._prefer_session_network(command)
+        self._watchdog.start()
         self._count += 1
         mark = f"{self._mark}-{self._count}-"
-        environ = bare(self._environ) if command.talks else self._environ
-        marked = {**environ, MARK: self._outer + mark}
-        surroundings = Surroundings(
+        environ = build_minimal_environment(self._environ) if command.talks else self._environ
+        marked = {**environ, JOB_MARK_VARIABLE: self._outer + mark}
+        surroundings = SpawnContext(
             marked,
             self._walls,
-            self._net,
+            self._get_network,
             around,
-            self._guarding.journal,
+            self._guarding.open_journal,
             self._mark,
-            self._session_network() if command.cage is not None else None,
+            self._get_session_network() if command.cage is not None else None,
         )
         if not self._orphans.sessions:
             adopt_orphans()  # first, or orphans of a program that ends quickly would go to init
-        started = spawn(command, surroundings)
+        started = spawn_process(command, surroundings)
         if line is not None:
             line(started.line)
-        spool = Spool(command.whole, self._secrets) if command.whole else None
-        kept = partial(Child, keep=command.keep, spool=spool, is_read=is_read)
+        spool = OutputSpool(command.whole, self._secrets) if command.whole else None
+        kept = partial(ChildProcess, keep=command.keep, spool=spool, is_read=is_read)
         child = kept(started, mark, buffer=self._buffer, watch=watch)
         self._children.add(child)
-        self._guarding.watch(child)
+        self._guarding.watch_child(child)
         self._started.add(child.pid)
         self._orphans.confined |= child.confined
         self._orphans.sessions.add(child.pid)
         return child
 
-    def _exposed(self) -> bool:
+    def _needs_wary_profile(self) -> bool:
         """Return whether a program of our own could obey files that a command has just changed."""
         kind = self._walls.kind if self._walls else "none"
         return kind == "partial" or (kind == "full" and self._guarding.is_open)
 
-    def _over(self, child: Child) -> None:
+    def _on_job_end(self, child: ChildProcess) -> None:
         """Clean up after a job that has ended by itself."""
-        child.unfence()
-        self._guarding.settle(self._gone)
+        child.clean_up_sandbox()
+        self._guarding.check_children(self._is_tree_gone)
 
-    def _gone(self, child: Child) -> bool:
+    def _is_tree_gone(self, child: ChildProcess) -> bool:
         """Return whether a program and everything it started can no longer change files.
 
         A process that left its session and its environment behind belongs to some confined program:
@@ -315,125 +334,135 @@ class LocalProcesses:
         """
         if not child.confined:
             return child.done.is_set()
-        looks = (self._roots(child) or self._strays() for _ in range(2))
+        looks = (self._find_root_pids(child) or self._find_unknown_orphans() for _ in range(2))
         return child.status is not None and not any(looks)
 
-    def _strays(self) -> set[int]:
+    def _find_unknown_orphans(self) -> set[int]:
         """Return the orphans whose program is unknown."""
         running = {child.pid for child in self._children if child.status is None}
-        orphans = self._orphans.look({*running, self._watchdog.pid})
+        orphans = self._orphans.find_living({*running, self._watchdog.pid})
         unknown = {pid for pid, session in orphans.items() if session not in self._started}
-        return {pid for pid in unknown if not bears(pid, self._mark)}
+        return {pid for pid in unknown if not has_mark(pid, self._mark)}
 
-    def _net(self) -> Network:
+    def _get_network(self) -> NetworkProxy:
         """Return the proxy for programs with allowed hosts, created when one first needs it."""
-        from travois.sandbox.network import Network
+        from travois.sandbox.network import NetworkProxy
 
-        self._network = self._network or Network()
+        self._network = self._network or NetworkProxy()
         return self._network
 
-    def _served(self, command: Command) -> Command:
+    def _prefer_session_network(self, command: Command) -> Command:
         """Return the command in the session's network, if a server there is what it asks for."""
         cage = command.cage
         if cage is None or cage.network != "on" or not cage.local_ports:
             return command
-        if set(cage.local_ports).isdisjoint(self._ports()):
+        if set(cage.local_ports).isdisjoint(self._find_session_ports()):
             return command
         return replace(command, cage=replace(cage, network="off"))
 
-    def _ports(self) -> tuple[int, ...]:
+    def _find_session_ports(self) -> tuple[int, ...]:
         """Return the listening ports of the session's servers, in its own network."""
-        from travois.sandbox.loopback import find_ports
+        from travois.sandbox.loopback import find_listening_ports
 
         running = (child for child in self._children if child.status is None)
-        looks = (find_ports(child.pid) for child in running if child.shares_network)
+        looks = (find_listening_ports(child.pid) for child in running if child.shares_network)
         return next(filter(None, looks), ())
 
-    def _session_network(self) -> Loopback:
+    def _get_session_network(self) -> SessionNetwork:
         """Return the network that commands without the machine's share."""
-        from travois.sandbox.loopback import Loopback
+        from travois.sandbox.loopback import SessionNetwork
 
-        self._loopback = self._loopback or Loopback()
+        self._loopback = self._loopback or SessionNetwork()
         return self._loopback
 
-    def _leave(self, child: Child) -> tuple[int, ...]:
+    def _release_child(self, child: ChildProcess) -> tuple[int, ...]:
         """Release a program that has ended; return the processes that it left running."""
-        left = self._roots(child)
-        child.unfence()
-        if not child.silent:
-            child.leave()
+        left = self._find_root_pids(child)
+        child.clean_up_sandbox()
+        if not child.is_silent:
+            child.discard_output()
         else:
             self._children.discard(child)
-        running = tuple(sorted(tree(child.mark, left))) if left or not child.silent else ()
-        self._guarding.settle(self._gone, running=True)
+        running = (
+            tuple(sorted(find_process_tree(child.mark, left)))
+            if left or not child.is_silent
+            else ()
+        )
+        self._guarding.check_children(self._is_tree_gone, running=True)
         return running
 
-    async def _stop(self, child: Child) -> None:
+    async def _stop_child(self, child: ChildProcess) -> None:
         """End a program whose further output is not wanted.
 
         Most end at once and leave nothing behind; that needs no search through all processes.
         """
-        child.mute()
+        child.close_output()
         if not child.fenced:
             with anyio.move_on_after(self._grace, shield=True):
                 if child.status is None:  # else its pid may be another process by now
-                    send(-child.pid, SIGTERM)
+                    send_signal(-child.pid, SIGTERM)
                 await child.done.wait()
-        if not child.done.is_set() or self._roots(child):
-            await self._end(child)
+        if not child.done.is_set() or self._find_root_pids(child):
+            await self._end_child(child)
 
-    async def _end(self, child: Child) -> None:
+    async def _end_child(self, child: ChildProcess) -> None:
         # Shielded: a cancelled caller must not leave processes behind.
         with anyio.CancelScope(shield=True):
-            await self._fell(child)
+            await self._end_tree(child)
 
-    async def _fell(self, only: Child | None = None) -> None:
+    async def _end_tree(self, only: ChildProcess | None = None) -> None:
         """End one program, or all, with everything that it started."""
         children = {only} if only else set(self._children)
         mark = only.mark if only else self._mark
         holders = {child.pid for child in children if child.fenced}
-        found = await fell(lambda: tree(mark, self._roots(only)), grace=self._grace, spared=holders)
+        found = await end_processes(
+            lambda: find_process_tree(mark, self._find_root_pids(only)),
+            grace=self._grace,
+            spared=holders,
+        )
         for child in children:
             with anyio.move_on_after(1):
                 await child.exited.wait()
             child.close()
         self._children -= {child for child in children if child.status is not None}
         self._orphans.sessions.update(found.values())
-        self._orphans.bury(found.keys() - {child.pid for child in children})
-        self._roots()
-        self._guarding.settle(self._gone)
+        self._orphans.reap(found.keys() - {child.pid for child in children})
+        self._find_root_pids()
+        self._guarding.check_children(self._is_tree_gone)
 
-    def _roots(self, only: Child | None = None) -> set[int]:
+    def _find_root_pids(self, only: ChildProcess | None = None) -> set[int]:
         """Return the running programs and the orphans of ended ones, of one program or of all."""
         running = {child.pid for child in self._children if child.status is None}
-        orphans = self._orphans.look({*running, self._watchdog.pid})
+        orphans = self._orphans.find_living({*running, self._watchdog.pid})
         if only is None:
             return running | orphans.keys()
         return (running & {only.pid}) | {
-            pid for pid, session in orphans.items() if session == only.pid or bears(pid, only.mark)
+            pid
+            for pid, session in orphans.items()
+            if session == only.pid or has_mark(pid, only.mark)
         }
 
 
-def _settled(command: Command) -> Command | None:
+def _without_stale_sockets(command: Command) -> Command | None:
     """Return the command without sockets that have vanished since; None if none has."""
-    from travois.sandbox.bwrap import sockets
+    from travois.sandbox.bwrap import list_unix_sockets
 
     assert command.cage is not None, "only a sandbox can fail to be built"
     before = command.cage.sockets
-    there = sockets() if before is None else tuple(filter(os.path.exists, before))
+    there = list_unix_sockets() if before is None else tuple(filter(os.path.exists, before))
     if there == before:
         return None
     return replace(command, cage=replace(command.cage, sockets=there))
 
 
-def _unbuilt(child: Child) -> Unfenced:
-    from travois.sandbox.wrap import Unfenced
+def _sandbox_build_error(child: ChildProcess) -> SandboxUnavailable:
+    from travois.sandbox.wrap import SandboxUnavailable
 
-    said = child.errors.taken().head_and_tail() or child.output.taken().head_and_tail()
+    said = child.errors.to_captured().head_and_tail() or child.output.to_captured().head_and_tail()
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
-    return Unfenced(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
+    return SandboxUnavailable(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
 
 
-def _status(child: Child) -> int:
+def _exit_status(child: ChildProcess) -> int:
     """Return the exit status; a program that survived even SIGKILL counts as killed."""
     return -SIGKILL if child.status is None else child.status

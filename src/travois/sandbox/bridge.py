@@ -15,7 +15,14 @@ import os
 import signal
 import sys
 
-VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+PROXY_VARIABLES = (
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)
 """Variables by which programs find a proxy; this program fills in the port, which is 0 before."""
 
 
@@ -26,7 +33,7 @@ def main() -> None:
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
     port = listener.getsockname()[1]
-    os.environ.update({name: f"{os.environ[name][:-1]}{port}" for name in VARIABLES})
+    os.environ.update({name: f"{os.environ[name][:-1]}{port}" for name in PROXY_VARIABLES})
     rights = listener.fileno().to_bytes(4, sys.byteorder)
     outside.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     outside.close()

@@ -22,7 +22,7 @@ from travois.sandbox.hidden_files import find_own_below_tmp, real_path
 # Restoring a protected link, which no mount can hold.
 
 
-def relink(path: str, target: str, *, temp: str) -> None:
+def restore_link(path: str, target: str, *, temp: str) -> None:
     """Restore a link that a program has replaced; what took its place moves into `temp`."""
     with suppress(OSError):
         if os.readlink(path) == target:
@@ -32,42 +32,54 @@ def relink(path: str, target: str, *, temp: str) -> None:
     os.symlink(target, path)
 
 
-NAMESPACES = (
+NAMESPACE_ARGS = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--new-session", "--die-with-parent", "--cap-drop", "ALL"),
 )
-OPTIONAL = ("--disable-userns",)
+OPTIONAL_ARGS = ("--disable-userns",)
 """Arguments since bwrap 0.8. Without them, only the filter keeps programs from opening
 namespaces."""
-DISK = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+ROOT_MOUNT_ARGS = (
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+    "--remount-ro",
+    "/proc",
+)
 """The whole disk, read-only. For user 0, a writable /proc is a way to change the kernel."""
-RUN = ("/run", "/var/run")
-SYSTEM = ("/run/current-system", "/run/booted-system")
+RUN_FOLDERS = ("/run", "/var/run")
+RUN_SYSTEM_LINKS = ("/run/current-system", "/run/booted-system")
 """The folders in /run where some systems keep all of their programs."""
-ANSWERS = "/etc/resolv.conf"
-COPIES = "--tmp-overlay"
+RESOLV_CONF = "/etc/resolv.conf"
+TMP_OVERLAY_ARG = "--tmp-overlay"
 """The argument since bwrap 0.11, not on every disk, for a folder whose changes are dropped."""
-FEATURES = ((*OPTIONAL, COPIES), OPTIONAL, ())
+FEATURE_SETS = ((*OPTIONAL_ARGS, TMP_OVERLAY_ARG), OPTIONAL_ARGS, ())
 """The sets of optional arguments that a bwrap may know, the best first."""
-ROOM = str(512 * 1024 * 1024)
+HOME_CACHE_BYTES = str(512 * 1024 * 1024)
 """The bytes that a program may write to the `.cache` of a hidden home, which is in memory."""
 
-Way = Literal["temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide"]
+MountKind = Literal[
+    "temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide"
+]
 """The effect of a mount on a path.
 
 The last three only change what could be seen, so they are not needed below a covered place; a home
 and shown paths exist whatever lies above them.
 """
-COVERS = ("temp", "empty", "hide", "home", "scratch")
-SEEN = ("", "show", "copy")
+COVERING_KINDS = ("temp", "empty", "hide", "home", "scratch")
+READABLE_KINDS = ("", "show", "copy")
 """The kinds below which a shown path is readable already."""
 
 
-def arguments(
+def build_bwrap_args(
     cage: SandboxProfile,
     *,
     cwd: str,
-    known: Iterable[str] = OPTIONAL,
+    known: Iterable[str] = OPTIONAL_ARGS,
     net: Literal["own", "session"] = "own",
 ) -> list[str]:
     """Return the arguments for bwrap, without the filter and the program.
@@ -76,55 +88,55 @@ def arguments(
     optional arguments of this bwrap. A program without the machine's network gets one of its own,
     unless bwrap is started in that of the session.
     """
-    options = [word for word in known if word in OPTIONAL]
+    options = [word for word in known if word in OPTIONAL_ARGS]
     alone = cage.network != "on" and net == "own"
     temp = ["--setenv", "TMPDIR", "/tmp"]  # noqa: S108 - a private folder stands there
     unshared = ["--unshare-net"] if alone else []
-    built = mounts(cage, known=known)
-    return [*NAMESPACES, *options, *unshared, *DISK, *built, *temp, "--chdir", cwd]
+    built = build_mounts(cage, known=known)
+    return [*NAMESPACE_ARGS, *options, *unshared, *ROOT_MOUNT_ARGS, *built, *temp, "--chdir", cwd]
 
 
-def mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
+def build_mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
     """Return the mounts that make the disk look as this profile demands."""
     words_known = frozenset(known)
-    ways = _ways(cage, copies=COPIES in words_known)
-    built: dict[str, Way] = {}
+    ways = _plan_mounts(cage, copies=TMP_OVERLAY_ARG in words_known)
+    built: dict[str, MountKind] = {}
     words: list[str] = []
     # bwrap mounts in this order: an outer path that came later would hide the inner ones.
     for path in sorted(ways, key=lambda path: path.count("/")):
         way = ways[path]
-        over = next((one for one in _parents(path) if one in built), "")
+        over = next((one for one in _iterate_parents(path) if one in built), "")
         above = built[over] if over else ""
-        if _is_done(way, above) or not _is_needed(path, way):
+        if _is_done_by_parent(way, above) or not _needs_mount(path, way):
             continue
         if above in ("hide", "home"):
-            words += _between(path, over)
-        if way == "scratch" and OPTIONAL[0] in words_known:
-            words += ("--size", ROOM)
+            words += _make_folders_between(path, over)
+        if way == "scratch" and OPTIONAL_ARGS[0] in words_known:
+            words += ("--size", HOME_CACHE_BYTES)
         built[path] = way
-        words += _mount(path, way, cage.temp)
-    return [*words, *_home_link(cage, built)]
+        words += _build_mount_args(path, way, cage.temp)
+    return [*words, *_build_home_link(cage, built)]
 
 
-def _home_link(cage: SandboxProfile, built: dict[str, Way]) -> tuple[str, ...]:
+def _build_home_link(cage: SandboxProfile, built: dict[str, MountKind]) -> tuple[str, ...]:
     """Return the link that names a hidden home in the environment, where it is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
     if name == cage.home or real_path(name) != cage.home or not os.path.isabs(name):
         return ()
-    above = next((built[one] for one in _parents(name) if one in built), "")
+    above = next((built[one] for one in _iterate_parents(name) if one in built), "")
     hidden = above in ("hide", "home") and real_path(parent) == parent
     return ("--symlink", cage.home, name) if hidden else ()
 
 
-def _is_done(way: Way, above: str) -> bool:
+def _is_done_by_parent(way: MountKind, above: str) -> bool:
     """Return whether a mount above a path already has the effect wanted for the path."""
     if way in ("hold", "pin", "hide"):
-        return above in COVERS
-    return way == "show" and above in SEEN
+        return above in COVERING_KINDS
+    return way == "show" and above in READABLE_KINDS
 
 
-def _is_needed(path: str, way: Way) -> bool:
+def _needs_mount(path: str, way: MountKind) -> bool:
     """Return whether a path needs a mount.
 
     An empty folder, or one that we may not use anyway, has nothing to hide.
@@ -132,7 +144,7 @@ def _is_needed(path: str, way: Way) -> bool:
     if way in ("temp", "home", "scratch"):
         return True
     if way == "hide" and not os.path.isdir(path):
-        return _is_open_to_us(path)
+        return _can_use_file(path)
     if way == "hide":
         try:
             with os.scandir(path) as entries:
@@ -142,7 +154,7 @@ def _is_needed(path: str, way: Way) -> bool:
     return os.path.exists(path)
 
 
-def _is_open_to_us(path: str) -> bool:
+def _can_use_file(path: str) -> bool:
     """Return whether we could use a file: hiding any other changes nothing.
 
     An owner can change the mode. A socket that cannot be written cannot be connected to.
@@ -155,75 +167,77 @@ def _is_open_to_us(path: str) -> bool:
         return False
 
 
-def _between(path: str, over: str) -> Iterator[str]:
+def _make_folders_between(path: str, over: str) -> Iterator[str]:
     """Yield the folders between a covered place and a path shown in it, closed like the former."""
-    for folder in reversed([one for one in _parents(path) if one.startswith(f"{over}/")]):
+    for folder in reversed([one for one in _iterate_parents(path) if one.startswith(f"{over}/")]):
         yield from ("--perms", "0555", "--dir", folder)
 
 
-def settle(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
+def resolve_pins(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
     """Return the profile with its pins as existing real paths.
 
     Missing ones are left out: nothing can be mounted on them without a trace, so they are checked
     when the command is over. A link cannot be held by a mount: it is restored then.
     """
-    roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
+    roots = [] if cage.profile == "look" else _real_paths((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
-    for path in dict.fromkeys((*cage.pinned, *_real(cage.pinned))):
+    for path in dict.fromkeys((*cage.pinned, *_real_paths(cage.pinned))):
         root = next((root for root in roots if path.startswith(root + "/")), "")
         if not root:
             continue
-        if link := _link(path, root):
-            after.callback(relink, link, os.readlink(link), temp=cage.temp)
+        if link := _find_first_link(path, root):
+            after.callback(restore_link, link, os.readlink(link), temp=cage.temp)
         elif os.path.lexists(path):
             pinned[path] = None
     return replace(cage, pinned=tuple(pinned))
 
 
-def _link(path: str, root: str) -> str:
+def _find_first_link(path: str, root: str) -> str:
     """Return the first part of a path that is a link; empty if none is."""
-    parts = [path, *(one for one in _parents(path) if one.startswith(root + "/"))]
+    parts = [path, *(one for one in _iterate_parents(path) if one.startswith(root + "/"))]
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
-def _ways(cage: SandboxProfile, *, copies: bool = False) -> dict[str, Way]:
+def _plan_mounts(cage: SandboxProfile, *, copies: bool = False) -> dict[str, MountKind]:
     """Return the kind of mount for each path; of two for one path the later one counts."""
-    open_: Way = "show" if cage.profile == "look" else "write"
+    open_: MountKind = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
-    roots = [path for path in _real((*cage.folders, *more)) if os.path.exists(path)]
-    ways: dict[str, Way] = dict.fromkeys(_real(TMP_FOLDERS), "temp")
-    ways |= {path: "empty" for path in _real(RUN) if os.path.isdir(path)}
-    shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
-    ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
+    roots = [path for path in _real_paths((*cage.folders, *more)) if os.path.exists(path)]
+    ways: dict[str, MountKind] = dict.fromkeys(_real_paths(TMP_FOLDERS), "temp")
+    ways |= {path: "empty" for path in _real_paths(RUN_FOLDERS) if os.path.isdir(path)}
+    shown = (*RUN_SYSTEM_LINKS, *((RESOLV_CONF,) if cage.network == "on" else ()))
+    ways |= {path: "show" for path in _real_paths(shown) if path.startswith("/run/")}
     # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
-    below = [path for path in cage.shown if _within(path, TMP_FOLDERS)]
-    below += [path for path in find_own_below_tmp() if not _within(path, roots)]
-    shown = _named(cage.shown)
+    below = [path for path in cage.shown if _is_below_roots(path, TMP_FOLDERS)]
+    below += [path for path in find_own_below_tmp() if not _is_below_roots(path, roots)]
+    shown = _existing_with_targets(cage.shown)
     ways |= dict.fromkeys((*shown, *below), "show")
     ways |= dict.fromkeys(roots, open_)
     for path in cage.pinned:
-        between = (one for one in _parents(path) if one not in ways and _within(one, roots))
+        between = (
+            one for one in _iterate_parents(path) if one not in ways and _is_below_roots(one, roots)
+        )
         ways |= dict.fromkeys(between, "hold")
     ways |= dict.fromkeys(cage.pinned, "pin")
-    hidden = _real(filter(os.path.lexists, cage.hidden))
-    ways |= dict.fromkeys((*_covered(cage, roots), *hidden), "hide")
+    hidden = _real_paths(filter(os.path.lexists, cage.hidden))
+    ways |= dict.fromkeys((*_find_sockets_to_hide(cage, roots), *hidden), "hide")
     if cage.home in hidden and not any(is_inside(cage.home, root) for root in TMP_FOLDERS):
         ways |= {cage.home: "home", os.path.join(cage.home, ".cache"): "scratch"}
     ways |= {
-        path: "copy" if copies and _is_copied(path, cage.home) else "show"
-        for path in _named(cage.caches)
+        path: "copy" if copies and _can_overlay_cache(path, cage.home) else "show"
+        for path in _existing_with_targets(cage.caches)
     }
     ways |= dict.fromkeys(shown, "show")
     return ways
 
 
-def _named(paths: Iterable[str]) -> list[str]:
+def _existing_with_targets(paths: Iterable[str]) -> list[str]:
     """Return the paths that exist, by their own names and by the targets of their links."""
     there = list(filter(os.path.exists, paths))
     return list(dict.fromkeys((*there, *map(real_path, there))))
 
 
-def _is_copied(path: str, home: str) -> bool:
+def _can_overlay_cache(path: str, home: str) -> bool:
     """Return whether a cache can get a throw-away overlay: tested only on the home's disk."""
     try:
         return os.path.isdir(path) and os.stat(path).st_dev == os.stat(home).st_dev
@@ -231,7 +245,7 @@ def _is_copied(path: str, home: str) -> bool:
         return False
 
 
-def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
+def _build_mount_args(path: str, way: MountKind, temp: str) -> tuple[str, ...]:
     """Return the bwrap arguments of one mount."""
     match way:
         case "temp":
@@ -243,16 +257,20 @@ def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
         case "show" | "pin":
             return ("--ro-bind", path, path)
         case "copy":
-            return ("--overlay-src", path, COPIES, path)
+            return ("--overlay-src", path, TMP_OVERLAY_ARG, path)
         case "scratch":
             return ("--perms", "0700", "--tmpfs", path)
         case "home":
             return ("--perms", "0555", "--tmpfs", path)
         case "hide":
-            return _emptied(path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+            return (
+                _build_empty_folder_args(path)
+                if os.path.isdir(path)
+                else ("--ro-bind", "/dev/null", path)
+            )
 
 
-def _emptied(path: str) -> tuple[str, ...]:
+def _build_empty_folder_args(path: str) -> tuple[str, ...]:
     """Mount an empty, unwritable folder; a read-only mount would cost ten times as much.
 
     A program that changes its mode fills only memory that goes with the program.
@@ -260,7 +278,7 @@ def _emptied(path: str) -> tuple[str, ...]:
     return ("--perms", "0555", "--tmpfs", path)
 
 
-def sockets() -> tuple[str, ...]:
+def list_unix_sockets() -> tuple[str, ...]:
     """List the Unix sockets that have a path on this disk."""
     with suppress(OSError), open("/proc/net/unix", "rb") as table:
         rows = (line.split(None, 7) for line in table.read().splitlines())
@@ -269,14 +287,14 @@ def sockets() -> tuple[str, ...]:
     return ()
 
 
-def _covered(cage: SandboxProfile, roots: list[str]) -> Iterator[str]:
+def _find_sockets_to_hide(cage: SandboxProfile, roots: list[str]) -> Iterator[str]:
     """Yield the sockets of others: even on a read-only mount they could be connected to."""
-    found = sockets() if cage.sockets is None else cage.sockets
-    outside = (path for path in found if not _within(path, roots))
-    yield from (path for path in outside if all(map(_open, _parents(path))))
+    found = list_unix_sockets() if cage.sockets is None else cage.sockets
+    outside = (path for path in found if not _is_below_roots(path, roots))
+    yield from (path for path in outside if all(map(_can_enter_folder, _iterate_parents(path))))
 
 
-def _open(folder: str) -> bool:
+def _can_enter_folder(folder: str) -> bool:
     """Return whether we could enter a folder without special rights: the sandbox has none."""
     try:
         found = os.stat(folder)
@@ -285,15 +303,15 @@ def _open(folder: str) -> bool:
     return found.st_uid == os.getuid() or bool(found.st_mode & 0o011)
 
 
-def _real(paths: Iterable[str]) -> list[str]:
+def _real_paths(paths: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(map(real_path, paths)))
 
 
-def _within(path: str, roots: Iterable[str]) -> bool:
+def _is_below_roots(path: str, roots: Iterable[str]) -> bool:
     return any(path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
-def _parents(path: str) -> Iterator[str]:
+def _iterate_parents(path: str) -> Iterator[str]:
     """Yield the folders above a path, from the nearest up."""
     while (path := os.path.dirname(path)) != "/":
         yield path

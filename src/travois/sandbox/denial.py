@@ -16,62 +16,71 @@ import msgspec
 from travois.permissions.paths import is_inside, normalize_path
 from travois.permissions.sandbox_profile import TMP_FOLDERS, SandboxProfile
 
-READ_ONLY = ("read-only file system", "erofs")
+READ_ONLY_ERRORS = ("read-only file system", "erofs")
 """Said only of a mount: the sandbox's, unless the disk itself is mounted read-only."""
-FORBIDDEN = ("permission denied", "operation not permitted", "eacces", "eperm")
+PERMISSION_ERRORS = ("permission denied", "operation not permitted", "eacces", "eperm")
 """Said of files that lack a permission, inside and outside a sandbox."""
-UNPERMITTED = ("operation not permitted", "eperm")
-DATABASE = ("readonly database", "unable to open database")
-BUSY = ("device or resource busy", "ebusy")
+NOT_PERMITTED_ERRORS = ("operation not permitted", "eperm")
+DATABASE_ERRORS = ("readonly database", "unable to open database")
+BUSY_ERRORS = ("device or resource busy", "ebusy")
 """Said when a program removes or renames a path on which the sandbox has mounted something."""
-MISSING = ("no such file or directory", "enoent")
+NOT_FOUND_ERRORS = ("no such file or directory", "enoent")
 """Said of a path below a folder that the sandbox hides."""
-MAKES = re.compile(r"\b(?:creat|touch|mkdir|make directory|writing|copy|move|link)", re.IGNORECASE)
+CREATION_WORDS = re.compile(
+    r"\b(?:creat|touch|mkdir|make directory|writing|copy|move|link)", re.IGNORECASE
+)
 """Words of errors about a path that was to be created."""
-OFFLINE = (
+NETWORK_ERRORS = (
     *("could not resolve host", "network is unreachable", "name or service not known"),
     *("temporary failure in name resolution", "eai_again", "enotfound", "getaddrinfo"),
     *("failed to establish a new connection", "couldn't connect to server", "enetunreach"),
     *("connection refused", "econnrefused", "no address associated with hostname"),
     *("dial tcp: lookup", "could not resolve proxy", "no route to host"),
 )
-UNROOTED = ("no new privileges", "effective uid is not 0")
+SUDO_ERRORS = ("no new privileges", "effective uid is not 0")
 """Said by sudo where no program may gain rights."""
-OWNERSHIP = re.compile(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
-QUOTED = re.compile(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
-TRAILING = re.compile(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
-LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)[ /:)',\"]*(?:port )?(\d{2,5})")
-HOST = re.compile(
+OWNERSHIP_WORDS = re.compile(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
+QUOTED_PATH = re.compile(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
+TRAILING_PATH = re.compile(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
+LOOPBACK_ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)[ /:)',\"]*(?:port )?(\d{2,5})")
+UNREACHED_HOST = re.compile(
     r"(?:host(?:name)?|proxy|lookup|address for|connect(?:ion)? to|access|ENOTFOUND|EAI_AGAIN)"
     r"[:='\" ]+(?:https?://)?([\w-]+(?:\.[\w-]+)+)",
     re.IGNORECASE,
 )
 
 
-def _any_of(*signs: str) -> re.Pattern[str]:
+def _compile_phrases(*signs: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, signs))})\b", re.IGNORECASE)
 
 
-SIGN = _any_of(*READ_ONLY, *FORBIDDEN, *DATABASE, *BUSY, *MISSING, *UNROOTED)
-NO_NETWORK = _any_of(*OFFLINE)
-NOBODY_THERE = _any_of("connection refused", "econnrefused")
-NO_SOCKET = re.compile(rf"socket.*(?:{'|'.join(FORBIDDEN)})", re.IGNORECASE)
-LINES = 200
+DENIAL_SIGN = _compile_phrases(
+    *READ_ONLY_ERRORS,
+    *PERMISSION_ERRORS,
+    *DATABASE_ERRORS,
+    *BUSY_ERRORS,
+    *NOT_FOUND_ERRORS,
+    *SUDO_ERRORS,
+)
+NETWORK_ERROR_SIGN = _compile_phrases(*NETWORK_ERRORS)
+CONNECTION_REFUSED_SIGN = _compile_phrases("connection refused", "econnrefused")
+SOCKET_DENIED_SIGN = re.compile(rf"socket.*(?:{'|'.join(PERMISSION_ERRORS)})", re.IGNORECASE)
+MAX_SIGN_LINES = 200
 """The most lines with an error sign that are examined, from the last one."""
-WIDE = 2_000
+MAX_LINE_CHARS = 2_000
 
-Kind = Literal["write", "pinned", "read", "rights", "network"]
+DenialKind = Literal["write", "pinned", "read", "rights", "network"]
 
 
 class Denial(msgspec.Struct, frozen=True):
     """An access that the sandbox denied a program, though the user has it."""
 
-    kind: Kind
+    kind: DenialKind
     target: str = ""
     """The path or host; empty if the program did not name it."""
 
 
-class Disk(Protocol):
+class DiskAccess(Protocol):
     """The paths and ports of this machine that the user could use without a sandbox."""
 
     @property
@@ -79,11 +88,11 @@ class Disk(Protocol):
         """Whether the user is root, whom file permissions do not bind."""
         ...
 
-    def real(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Resolve the links of a path."""
         ...
 
-    def may(self, path: str, need: Literal["read", "write"]) -> bool:
+    def can_access(self, path: str, need: Literal["read", "write"]) -> bool:
         """Return whether permissions let the user read a path; or change, create or remove it."""
         ...
 
@@ -99,93 +108,119 @@ class Disk(Protocol):
         """Return whether a path is an executable file."""
         ...
 
-    def listens(self, port: int) -> bool:
+    def has_listener(self, port: int) -> bool:
         """Return whether a program of this machine listens on the port."""
         ...
 
 
 def find_denial(
-    text: str, cage: SandboxProfile, *, cwd: str, disk: Disk, line: str = ""
+    text: str, cage: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str = ""
 ) -> Denial | None:
     """Return what the sandbox denied a failed program; None if it failed for another reason.
 
     `text` is the program's output, `line` the command line that started it.
     """
-    found = (one for one in reversed(text.splitlines()) if SIGN.search(one[:WIDE]))
+    found = (one for one in reversed(text.splitlines()) if DENIAL_SIGN.search(one[:MAX_LINE_CHARS]))
     for number, said in enumerate(found):
-        if number == LINES:
+        if number == MAX_SIGN_LINES:
             break
-        if denial := _denied(said[:WIDE], cage, cwd=cwd, disk=disk, line=line):
+        if denial := _explain_error_line(
+            said[:MAX_LINE_CHARS], cage, cwd=cwd, disk=disk, line=line
+        ):
             return denial
-    return _unreachable(text, cage, disk=disk)
+    return _find_network_denial(text, cage, disk=disk)
 
 
-def _denied(said: str, cage: SandboxProfile, *, cwd: str, disk: Disk, line: str) -> Denial | None:
+def _explain_error_line(
+    said: str, cage: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str
+) -> Denial | None:
     """Explain one line of output that contains an error sign."""
-    sign = SIGN.search(said)
+    sign = DENIAL_SIGN.search(said)
     assert sign is not None, "only lines with an error sign are examined"
     word = sign[0].lower()
-    if word in UNROOTED:
+    if word in SUDO_ERRORS:
         return Denial("rights")
-    if word in DATABASE:
-        return _nameless(word, cage, [])
-    paths = list(_paths(said[: sign.start()], said[sign.end() :]))
+    if word in DATABASE_ERRORS:
+        return _explain_without_path(word, cage, [])
+    paths = list(_find_error_paths(said[: sign.start()], said[sign.end() :]))
     for path in paths:
-        full = disk.real(normalize_path(join(cwd, path)))
-        if word in FORBIDDEN and _not_executable(said, path, full, disk=disk, line=line):
+        full = disk.resolve(normalize_path(join(cwd, path)))
+        if word in PERMISSION_ERRORS and _is_shell_exec_error(
+            said, path, full, disk=disk, line=line
+        ):
             continue
-        if denial := _compare(word, full, cage, said=said, disk=disk):
+        if denial := _compare_with_profile(word, full, cage, said=said, disk=disk):
             return denial
     # A script may have changed its folder, so only an absolute path proves what was meant.
-    return _nameless(word, cage, [p for p in paths if isabs(p) or word not in READ_ONLY])
+    return _explain_without_path(
+        word, cage, [p for p in paths if isabs(p) or word not in READ_ONLY_ERRORS]
+    )
 
 
-def _compare(word: str, path: str, cage: SandboxProfile, *, said: str, disk: Disk) -> Denial | None:
+def _compare_with_profile(
+    word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
+) -> Denial | None:
     """Compare an error about one path with what was granted and what the user could do."""
-    grant = granted(cage, path)
-    if word in UNPERMITTED and cage.backend == "partial" and cage.profile == "look":
+    grant = find_granted_access(cage, path)
+    if word in NOT_PERMITTED_ERRORS and cage.backend == "partial" and cage.profile == "look":
         # Landlock says "permission denied"; this is what our filter says of modes and times.
-        return Denial("write", path) if disk.may(path, "write") else None
-    unlisted = cage.backend == "partial" and path == "/" and word in FORBIDDEN
+        return Denial("write", path) if disk.can_access(path, "write") else None
+    unlisted = cage.backend == "partial" and path == "/" and word in PERMISSION_ERRORS
     if grant == "none" or unlisted:
-        return _hidden(word, path, cage, said=said, disk=disk)
-    if word in MISSING:
+        return _explain_hidden_path(word, path, cage, said=said, disk=disk)
+    if word in NOT_FOUND_ERRORS:
         return None
-    changeable = grant != "write" and disk.may(path, "write") and not disk.is_read_only(path)
-    kind: Kind = "pinned" if grant == "pinned" else "write"
-    if word in (*READ_ONLY, *DATABASE):
+    changeable = grant != "write" and disk.can_access(path, "write") and not disk.is_read_only(path)
+    kind: DenialKind = "pinned" if grant == "pinned" else "write"
+    if word in (*READ_ONLY_ERRORS, *DATABASE_ERRORS):
         return Denial(kind, path) if changeable else None
-    if word in BUSY:
+    if word in BUSY_ERRORS:
         return Denial("pinned", path) if grant == "pinned" and changeable else None
     if cage.backend == "partial" or grant == "pinned":
         return Denial(kind, path) if changeable else None
     # With mounts, a write that only the sandbox forbids fails as read-only. What is left are the
     # special rights of root, which no program in the sandbox has.
-    owning = disk.is_root and bool(OWNERSHIP.search(said))
+    owning = disk.is_root and bool(OWNERSHIP_WORDS.search(said))
     return Denial("rights", path) if disk.needs_root(path) or owning else None
 
 
-def _hidden(word: str, path: str, cage: SandboxProfile, *, said: str, disk: Disk) -> Denial | None:
+def _explain_hidden_path(
+    word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
+) -> Denial | None:
     """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
-    if disk.may(path, "read"):
+    if disk.can_access(path, "read"):
         return Denial("read", path)
     above = dirname(path)
-    if word in MISSING and above != cage.home and granted(cage, above) == "none":
+    if (
+        word in NOT_FOUND_ERRORS
+        and above != cage.home
+        and find_granted_access(cage, above) == "none"
+    ):
         # Reading a missing file would fail in the same way if nothing were hidden.
-        return Denial("read", above) if MAKES.search(said) and disk.may(above, "read") else None
-    makes = word in (*FORBIDDEN, *READ_ONLY) and disk.may(path, "write")
+        return (
+            Denial("read", above)
+            if CREATION_WORDS.search(said) and disk.can_access(above, "read")
+            else None
+        )
+    makes = word in (*PERMISSION_ERRORS, *READ_ONLY_ERRORS) and disk.can_access(path, "write")
     return Denial("write", path) if makes else None
 
 
-def _nameless(word: str, cage: SandboxProfile, named: list[str]) -> Denial | None:
+def _explain_without_path(word: str, cage: SandboxProfile, named: list[str]) -> Denial | None:
     """Judge an error that names no path, or none that explains it."""
-    if named or (cage.profile != "look" and word not in READ_ONLY):
+    if named or (cage.profile != "look" and word not in READ_ONLY_ERRORS):
         return None
-    certain = (*READ_ONLY, *DATABASE) if cage.backend == "full" else (*FORBIDDEN, *DATABASE)
+    certain = (
+        (*READ_ONLY_ERRORS, *DATABASE_ERRORS)
+        if cage.backend == "full"
+        else (*PERMISSION_ERRORS, *DATABASE_ERRORS)
+    )
     return Denial("write") if word in certain else None
 
 
-def granted(cage: SandboxProfile, path: str) -> Literal["none", "read", "pinned", "write"]:
+def find_granted_access(
+    cage: SandboxProfile, path: str
+) -> Literal["none", "read", "pinned", "write"]:
     """Return the access that a profile grants to a real path; the deepest listed folder decides."""
     work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
     ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
@@ -204,16 +239,16 @@ def granted(cage: SandboxProfile, path: str) -> Literal["none", "read", "pinned"
     return ways[max(holding, key=len)] if holding else "read"
 
 
-def _paths(before: str, after: str) -> Iterator[str]:
+def _find_error_paths(before: str, after: str) -> Iterator[str]:
     """Yield the candidates for the path that an error line is about, by their place in the line."""
-    if quoted := _quoted(after):
+    if quoted := _find_quoted_texts(after):
         yield from quoted
         return
-    if found := TRAILING.match(after.rstrip(".")):
+    if found := TRAILING_PATH.match(after.rstrip(".")):
         yield found[1].strip()
         return
     before = before.rstrip(" (:-,[")
-    if quoted := _quoted(before):
+    if quoted := _find_quoted_texts(before):
         yield from quoted
         return
     # The first part names the program, unless there is no other: `open /x: permission denied`.
@@ -223,39 +258,39 @@ def _paths(before: str, after: str) -> Iterator[str]:
         yield from dict.fromkeys((*words[-1:], *(word for word in words if "/" in word)))
 
 
-def _quoted(text: str) -> list[str]:
-    return [next(filter(None, found)) for found in QUOTED.findall(text)]
+def _find_quoted_texts(text: str) -> list[str]:
+    return [next(filter(None, found)) for found in QUOTED_PATH.findall(text)]
 
 
-def _not_executable(said: str, path: str, full: str, *, disk: Disk, line: str) -> bool:
+def _is_shell_exec_error(said: str, path: str, full: str, *, disk: DiskAccess, line: str) -> bool:
     """Return whether a shell says that a file is not executable, not that it cannot be written."""
     shell = re.match(r"(?:/\S*/)?(?:ba|da|z|k)?sh: ", said)
     redirected = re.search(rf">[>|&]?\s*['\"]?{re.escape(path)}", line)
     return bool(shell) and not redirected and not disk.is_program(full)
 
 
-def find_port(text: str, ports: Collection[int]) -> int:
+def find_refused_port(text: str, ports: Collection[int]) -> int:
     """Return which of these ports of this machine a program could not connect to; 0 if none."""
-    for said in (line[:WIDE] for line in text.lower().splitlines()):
-        local = LOOPBACK.search(said) if NO_NETWORK.search(said) else None
+    for said in (line[:MAX_LINE_CHARS] for line in text.lower().splitlines()):
+        local = LOOPBACK_ADDRESS.search(said) if NETWORK_ERROR_SIGN.search(said) else None
         if local and int(local[1]) in ports:
             return int(local[1])
     return 0
 
 
-def _unreachable(text: str, cage: SandboxProfile, *, disk: Disk) -> Denial | None:
+def _find_network_denial(text: str, cage: SandboxProfile, *, disk: DiskAccess) -> Denial | None:
     """Find an error in the output that the missing network explains."""
     if cage.network == "on":
         return None
-    for said in (line[:WIDE] for line in text.lower().splitlines()):
-        if cage.backend == "partial" and NO_SOCKET.search(said):
+    for said in (line[:MAX_LINE_CHARS] for line in text.lower().splitlines()):
+        if cage.backend == "partial" and SOCKET_DENIED_SIGN.search(said):
             return Denial("network")
-        if not NO_NETWORK.search(said):
+        if not NETWORK_ERROR_SIGN.search(said):
             continue
-        local = LOOPBACK.search(said)
-        if local and disk.listens(int(local[1])):
+        local = LOOPBACK_ADDRESS.search(said)
+        if local and disk.has_listener(int(local[1])):
             return Denial("network", f"port {local[1]} on this machine")
-        if not local and not NOBODY_THERE.search(said):
-            host = HOST.search(said)
+        if not local and not CONNECTION_REFUSED_SIGN.search(said):
+            host = UNREACHED_HOST.search(said)
             return Denial("network", host[1] if host else "")
     return None

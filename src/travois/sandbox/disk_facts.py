@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Literal
 
-LISTENING = "0A"
+TCP_LISTEN_STATE = "0A"
 
 
 class LocalDisk:
@@ -17,16 +17,16 @@ class LocalDisk:
         """Whether the user is root, whom file permissions do not bind."""
         return os.geteuid() == 0
 
-    def real(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Resolve the links of a path."""
         try:
             return os.path.realpath(path)
         except (OSError, ValueError):
             return path
 
-    def may(self, path: str, need: Literal["read", "write"]) -> bool:
+    def can_access(self, path: str, need: Literal["read", "write"]) -> bool:
         """Return whether permissions let the user read a path; or change, create or remove it."""
-        there, above = _existing(path), _existing(os.path.dirname(path))
+        there, above = _nearest_existing(path), _nearest_existing(os.path.dirname(path))
         if need == "read":
             return there == path and os.access(path, os.R_OK)
         return os.access(there, os.W_OK) or os.access(above, os.W_OK | os.X_OK)
@@ -38,12 +38,12 @@ class LocalDisk:
         folders = [path]
         while folders[-1] not in ("/", ""):
             folders.append(os.path.dirname(folders[-1]))
-        return any(_locked(folder) for folder in folders)
+        return any(_denies_plain_root(folder) for folder in folders)
 
     def is_read_only(self, path: str) -> bool:
         """Return whether a path is on a disk that is mounted read-only."""
         try:
-            return bool(os.statvfs(_existing(path)).f_flag & os.ST_RDONLY)
+            return bool(os.statvfs(_nearest_existing(path)).f_flag & os.ST_RDONLY)
         except OSError:
             return False
 
@@ -51,7 +51,7 @@ class LocalDisk:
         """Return whether a path is an executable file."""
         return os.path.isfile(path) and os.access(path, os.X_OK)
 
-    def listens(self, port: int) -> bool:
+    def has_listener(self, port: int) -> bool:
         """Return whether a program of this machine listens on the port."""
         wanted = f":{port:04X}"
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -60,19 +60,19 @@ class LocalDisk:
                     rows = [line.split() for line in file]
             except OSError:
                 continue
-            if any(row[1].endswith(wanted) and row[3] == LISTENING for row in rows[1:]):
+            if any(row[1].endswith(wanted) and row[3] == TCP_LISTEN_STATE for row in rows[1:]):
                 return True
         return False
 
 
-def _existing(path: str) -> str:
+def _nearest_existing(path: str) -> str:
     """Return the path, or the nearest existing folder above it."""
     while not os.path.lexists(path) and path not in ("/", ""):
         path = os.path.dirname(path)
     return path or "/"
 
 
-def _locked(path: str) -> bool:
+def _denies_plain_root(path: str) -> bool:
     """Return whether root without its special rights could neither enter nor open a path."""
     try:
         found = os.stat(path)

@@ -18,8 +18,8 @@ from pathlib import Path
 from travois.permissions.paths import is_inside, normalize_path
 from travois.permissions.sandbox_profile import TMP_FOLDERS
 
-PACKAGE = str(Path(__file__).absolute().parents[1])
-SYSTEM = frozenset(
+PACKAGE_FOLDER = str(Path(__file__).absolute().parents[1])
+SYSTEM_FOLDERS = frozenset(
     (
         *("/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32"),
         *("/libexec", "/nix", "/opt", "/proc", "/run", "/sbin", "/snap", "/sys"),
@@ -27,7 +27,7 @@ SYSTEM = frozenset(
     )
 )
 """Top-level folders that belong to the system; all others contain somebody's files."""
-PRIVATE = (
+PRIVATE_SYSTEM_PATHS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd"),
     *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/pki/tls/private"),
     *("/etc/letsencrypt", "/etc/wireguard", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp"),
@@ -40,79 +40,81 @@ PRIVATE = (
     *("/usr/local/etc/ssl/private", "/opt/containerd"),
 )
 """Credentials and data of services, which file permissions may not keep from root."""
-KEYS = re.compile(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
+PRIVATE_KEY_NAME = re.compile(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
 """Names of private keys among the files of a service in /etc."""
-CLOSED = {"/etc": 1, "/opt": 0, "/var/lib": 0}
+ROOT_ONLY_DEPTHS = {"/etc": 1, "/opt": 0, "/var/lib": 0}
 """Folders searched for files that only root may read, with the depth of the search."""
-PREFIXES = ("lib", "lib64", "libexec", "share", "conda-meta", "pyvenv.cfg")
+INSTALLATION_NAMES = ("lib", "lib64", "libexec", "share", "conda-meta", "pyvenv.cfg")
 """Names beside the `bin` of a program that needs more than itself."""
-LINKED = ("/usr/local/bin", "/usr/local/sbin")
+LINK_FOLDERS = ("/usr/local/bin", "/usr/local/sbin")
 """Folders on PATH in which people put links to programs elsewhere."""
-MANY = 2_000
-CREDENTIAL = re.compile(
+MAX_LINKS = 2_000
+CREDENTIAL_WORDS = re.compile(
     r"token|auth|passw|secret|credential|api.?key|private.?key|_key\b|extraheader|login|cookie"
     r"|://[^/\s]*@|<server>|\bhelper\s*=\s*['\"]?!|-----BEGIN",
     re.IGNORECASE,
 )
 """Words that occur in tool chain settings only where they name a credential."""
-LARGEST = 256 * 1024
-GIT_FILES = re.compile(
+MAX_SETTINGS_BYTES = 256 * 1024
+GIT_FILE_SETTINGS = re.compile(
     r"^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*\"?(.+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
 """Git settings that name another file: includes, and lists of what to ignore."""
 
 
-def find_homes() -> tuple[str, ...]:
+def find_home_folders() -> tuple[str, ...]:
     """Return the user's home folders, according to the environment and to the system."""
     found = [os.path.realpath(os.path.expanduser("~"))]
     with suppress(ImportError, KeyError):
         from pwd import getpwuid
 
         found.append(os.path.realpath(getpwuid(os.getuid()).pw_dir))
-    return tuple(dict.fromkeys(path for path in found if not _is_system(path)))
+    return tuple(dict.fromkeys(path for path in found if not _is_system_folder(path)))
 
 
-def _is_system(path: str) -> bool:
+def _is_system_folder(path: str) -> bool:
     """Return whether a folder belongs to the system, as the homes of its services do."""
-    return path in SYSTEM or path in ("/", "/nonexistent") or is_inside(path, "/usr")
+    return path in SYSTEM_FOLDERS or path in ("/", "/nonexistent") or is_inside(path, "/usr")
 
 
-def find_covered() -> tuple[str, ...]:
+def find_covered_places() -> tuple[str, ...]:
     """Return the places that commands do not see unless they belong to the session."""
     with suppress(OSError), os.scandir("/") as entries:
-        tops = sorted(one.path for one in entries if one.path not in SYSTEM and _covers(one))
-        return tuple(dict.fromkeys((*find_homes(), *tops, *_private())))
-    return (*find_homes(), *_private())
+        tops = sorted(
+            one.path for one in entries if one.path not in SYSTEM_FOLDERS and _should_cover(one)
+        )
+        return tuple(dict.fromkeys((*find_home_folders(), *tops, *_find_private_paths())))
+    return (*find_home_folders(), *_find_private_paths())
 
 
-def _covers(entry: os.DirEntry[str]) -> bool:
+def _should_cover(entry: os.DirEntry[str]) -> bool:
     if entry.is_symlink():
         return False
-    return entry.is_dir() or not _is_public(entry)
+    return entry.is_dir() or not _is_world_readable(entry)
 
 
-def _private() -> Iterator[str]:
+def _find_private_paths() -> Iterator[str]:
     """Yield the paths with credentials in system folders, as far as we may read them."""
-    yield from (path for path in PRIVATE if os.access(path, os.R_OK))
+    yield from (path for path in PRIVATE_SYSTEM_PATHS if os.access(path, os.R_OK))
     if os.geteuid() == 0:
-        for folder, depth in CLOSED.items():
-            yield from _closed(folder, depth)
+        for folder, depth in ROOT_ONLY_DEPTHS.items():
+            yield from _find_closed_paths(folder, depth)
 
 
-def _closed(folder: str, depth: int) -> Iterator[str]:
+def _find_closed_paths(folder: str, depth: int) -> Iterator[str]:
     """Yield non-empty paths that only their owner may read, and files named like keys."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
                 continue
-            if not _is_public(entry) or KEYS.fullmatch(entry.name):
+            if not _is_world_readable(entry) or PRIVATE_KEY_NAME.fullmatch(entry.name):
                 yield entry.path
             elif depth and entry.is_dir():
-                yield from _closed(entry.path, depth - 1)
+                yield from _find_closed_paths(entry.path, depth - 1)
 
 
-def _is_public(entry: os.DirEntry[str]) -> bool:
+def _is_world_readable(entry: os.DirEntry[str]) -> bool:
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
@@ -120,36 +122,45 @@ def _is_public(entry: os.DirEntry[str]) -> bool:
     return bool(found.st_mode & 0o004) or (not found.st_size and entry.is_file())
 
 
-def find_programs(covered: Collection[str]) -> tuple[str, ...]:
+def find_program_folders(covered: Collection[str]) -> tuple[str, ...]:
     """Return the folders in covered places that programs on PATH and our own code need."""
-    own = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), PACKAGE)
+    own = (
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(os.path.realpath(sys.executable)),
+        PACKAGE_FOLDER,
+    )
     folders = dict.fromkeys(
         normalize_path(path) for path in os.get_exec_path() if os.path.isabs(path)
     )
-    hidden = [path for path in folders if _is_covered(path, covered)]
-    programs = (_prefix(folder, covered) or folder for folder in hidden)
-    linked = (path for folder in (*hidden, *LINKED) for path in _links(folder, covered))
+    hidden = [path for path in folders if _lies_in_covered(path, covered)]
+    programs = (_find_installation(folder, covered) or folder for folder in hidden)
+    linked = (
+        path
+        for folder in (*hidden, *LINK_FOLDERS)
+        for path in _find_linked_programs(folder, covered)
+    )
     found = dict.fromkeys((*map(normalize_path, own), *programs, *linked))
-    return tuple(path for path in found if _is_covered(path, covered) and path not in covered)
+    return tuple(path for path in found if _lies_in_covered(path, covered) and path not in covered)
 
 
-def _is_covered(path: str, covered: Collection[str]) -> bool:
+def _lies_in_covered(path: str, covered: Collection[str]) -> bool:
     real = os.path.realpath(path)
     return any(f"{one}/".startswith(f"{top}/") for one in (path, real) for top in covered)
 
 
-def _links(folder: str, covered: Collection[str]) -> Iterator[str]:
+def _find_linked_programs(folder: str, covered: Collection[str]) -> Iterator[str]:
     """Yield the programs that links in a folder lead to, with their installations."""
     targets = dict[str, None]()
     with suppress(OSError), os.scandir(folder) as entries:
-        links = (one.path for one in islice(entries, MANY) if one.is_symlink())
+        links = (one.path for one in islice(entries, MAX_LINKS) if one.is_symlink())
         targets = dict.fromkeys(os.path.realpath(path) for path in links)
     for target in targets:
-        if _is_covered(target, covered) and os.path.isfile(target):
-            yield _prefix(os.path.dirname(target), covered) or target
+        if _lies_in_covered(target, covered) and os.path.isfile(target):
+            yield _find_installation(os.path.dirname(target), covered) or target
 
 
-def _prefix(folder: str, covered: Collection[str]) -> str:
+def _find_installation(folder: str, covered: Collection[str]) -> str:
     """Return the installation that a folder of programs belongs to; empty if it is none.
 
     A home is none, and neither is a repository: it may have a `bin` too, but contains more than
@@ -160,10 +171,10 @@ def _prefix(folder: str, covered: Collection[str]) -> str:
         return ""
     if os.path.exists(f"{above}/.git") or is_inside(os.getcwd(), above):
         return ""
-    return above if any(os.path.exists(f"{above}/{name}") for name in PREFIXES) else ""
+    return above if any(os.path.exists(f"{above}/{name}") for name in INSTALLATION_NAMES) else ""
 
 
-def find_settings(paths: Iterable[str]) -> tuple[str, ...]:
+def find_safe_settings(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the settings files that contain no credential."""
     return tuple(path for path in paths if holds_credential(path) is False)
 
@@ -172,10 +183,12 @@ def holds_credential(path: str) -> bool | None:
     """Return whether a settings file seems to contain a credential; None if it is missing."""
     try:
         with open(path, "rb") as file:
-            text = file.read(LARGEST + 1)
+            text = file.read(MAX_SETTINGS_BYTES + 1)
     except OSError:
         return None
-    return len(text) > LARGEST or bool(CREDENTIAL.search(text.decode(errors="replace")))
+    return len(text) > MAX_SETTINGS_BYTES or bool(
+        CREDENTIAL_WORDS.search(text.decode(errors="replace"))
+    )
 
 
 def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
@@ -184,12 +197,12 @@ def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
     for path in settings:
         if os.path.basename(path) in (".gitconfig", "config") and "git" in path:
             with suppress(OSError), open(path, errors="replace") as file:
-                named = (name for name in GIT_FILES.findall(file.read(LARGEST)))
-                found += (_expanded(name, os.path.dirname(path), home) for name in named)
-    return find_settings(dict.fromkeys(found))
+                named = (name for name in GIT_FILE_SETTINGS.findall(file.read(MAX_SETTINGS_BYTES)))
+                found += (_expand_git_path(name, os.path.dirname(path), home) for name in named)
+    return find_safe_settings(dict.fromkeys(found))
 
 
-def _expanded(name: str, folder: str, home: str) -> str:
+def _expand_git_path(name: str, folder: str, home: str) -> str:
     return normalize_path(
         os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(folder, name)
     )
@@ -198,15 +211,17 @@ def _expanded(name: str, folder: str, home: str) -> str:
 def find_own_below_tmp() -> tuple[str, ...]:
     """Return the folders below /tmp that contain this program: part of it runs in the sandbox."""
     python = os.path.dirname(os.path.realpath(sys.executable))
-    return _below_tmp((sys.prefix, sys.base_prefix, python, PACKAGE))
+    return _folders_below_tmp((sys.prefix, sys.base_prefix, python, PACKAGE_FOLDER))
 
 
 def find_programs_below_tmp() -> tuple[str, ...]:
     """Return the folders below /tmp that contain this program, its libraries and those on PATH."""
-    return tuple(dict.fromkeys((*find_own_below_tmp(), *_below_tmp(sys.path + os.get_exec_path()))))
+    return tuple(
+        dict.fromkeys((*find_own_below_tmp(), *_folders_below_tmp(sys.path + os.get_exec_path())))
+    )
 
 
-def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
+def _folders_below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the folders that lie below /tmp; if a link leads to one, under both names."""
     named = filter(os.path.isabs, paths)
     both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
@@ -218,17 +233,17 @@ def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
 # The folders of a configured program's files, which its sandbox shows.
 
 
-WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
+COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
 
 
-def find_folders(*texts: str) -> tuple[str, ...]:
+def find_named_folders(*texts: str) -> tuple[str, ...]:
     """Return the folders of the files that a command line names by absolute path.
 
     A whole home, or a folder at the top of the disk, is never one of them.
     """
     found: dict[str, None] = {}
     home = os.path.expanduser("~")
-    for word in (word for text in texts for word in WORD.findall(text)):
+    for word in (word for text in texts for word in COMMAND_WORD.findall(text)):
         path = os.path.expanduser(os.path.expandvars(word))
         folder = os.path.realpath(os.path.dirname(path))
         deep = folder.count(os.sep) > 1 and folder != os.path.realpath(home)
@@ -240,40 +255,40 @@ def find_folders(*texts: str) -> tuple[str, ...]:
 # Real paths, each folder looked up once while a sandbox is built.
 
 
-class _Known(threading.local):
+class _PathCache(threading.local):
     paths: dict[str, str] | None = None
 
 
-_KNOWN = _Known()
+_PATH_CACHE = _PathCache()
 
 
 @contextmanager
-def remember_folders() -> Generator[None]:
+def cache_real_paths() -> Generator[None]:
     """Look up each folder once in this thread until the block ends.
 
     Nothing is cached from one command to the next, since a command may change links.
     """
-    earlier = _KNOWN.paths
-    _KNOWN.paths = {} if earlier is None else earlier
+    earlier = _PATH_CACHE.paths
+    _PATH_CACHE.paths = {} if earlier is None else earlier
     try:
         yield
     finally:
-        _KNOWN.paths = earlier
+        _PATH_CACHE.paths = earlier
 
 
 def real_path(path: str) -> str:
     """Return a path without links, exactly as `os.path.realpath` does."""
-    known = _KNOWN.paths
+    known = _PATH_CACHE.paths
     if known is None or not path.startswith("/") or os.path.normpath(path) != path:
         return os.path.realpath(path)
-    return _resolve(path, known)
+    return _resolve_cached(path, known)
 
 
-def _resolve(path: str, known: dict[str, str]) -> str:
+def _resolve_cached(path: str, known: dict[str, str]) -> str:
     if path in ("/", "//"):
         return path
     if path not in known:
         folder, _, name = path.rpartition("/")
-        found = os.path.join(_resolve(folder or "/", known), name)
+        found = os.path.join(_resolve_cached(folder or "/", known), name)
         known[path] = os.path.realpath(found) if os.path.islink(found) else found
     return known[path]

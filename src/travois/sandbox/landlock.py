@@ -30,19 +30,25 @@ if TYPE_CHECKING:
 
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-LOAD, SAME, LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER, MACHINE, ARGUMENTS = 0, 4, 16
-SETUID, CREATE = 0o4000, 0o100
-NAMESPACES = 0x7E020000
+BPF_LOAD_WORD, BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT, BPF_RETURN = (
+    0x20,
+    0x15,
+    0x35,
+    0x45,
+    0x06,
+)
+SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
+SYSCALL_NUMBER_OFFSET, ARCH_OFFSET, ARGUMENTS_OFFSET = 0, 4, 16
+SETUID_MODE, OPEN_CREATE_FLAG = 0o4000, 0o100
+NAMESPACE_CLONE_FLAGS = 0x7E020000
 """The flags of `clone` that open a namespace."""
-TERMINAL_TRICKS = (0x5412, 0x541C)
+TERMINAL_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into a terminal."""
-MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-FOREIGN = 0x40000000
+AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+X32_SYSCALL_BIT = 0x40000000
 """The first number of the x32 system calls on x86_64."""
 
-REFUSED = """
+REFUSED_SYSCALLS = """
 ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272,
 pidfd_getfd 438 438, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427,
 bpf 321 280, userfaultfd 323 282, perf_event_open 298 241, add_key 248 217, request_key 249 218,
@@ -53,46 +59,50 @@ init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246
 kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89,
 settimeofday 164 170, clock_settime 227 112, syslog 103 116, fanotify_init 300 262
 """
-ABSENT = "clone3 435 435, openat2 437 437"
+ABSENT_SYSCALLS = "clone3 435 435, openat2 437 437"
 """System calls whose flags are in memory, where no filter can read them: programs fall back to the
 older ones on ENOSYS."""
-BITS = f"""
-clone 56 220 0 {NAMESPACES}, chmod 90 - 1 {SETUID}, fchmod 91 52 1 {SETUID},
-fchmodat 268 53 2 {SETUID}, fchmodat2 452 452 2 {SETUID}, mknod 133 - 1 {SETUID},
-mknodat 259 33 2 {SETUID}, creat 85 - 1 {SETUID}
+FLAG_SYSCALLS = f"""
+clone 56 220 0 {NAMESPACE_CLONE_FLAGS}, chmod 90 - 1 {SETUID_MODE}, fchmod 91 52 1 {SETUID_MODE},
+fchmodat 268 53 2 {SETUID_MODE}, fchmodat2 452 452 2 {SETUID_MODE}, mknod 133 - 1 {SETUID_MODE},
+mknodat 259 33 2 {SETUID_MODE}, creat 85 - 1 {SETUID_MODE}
 """
 """System calls refused if an argument has one of these bits: name, numbers, argument, bits."""
-OPENS = "open 2 - 1 2, openat 257 56 2 3"
+OPEN_SYSCALLS = "open 2 - 1 2, openat 257 56 2 3"
 """System calls that create files: name, numbers, the argument with the flags, the one with the
 mode."""
-SHARED = """
+SHARED_IPC_SYSCALLS = """
 shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop 65 193,
 semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180,
 mq_unlink 241 181
 """
 """System V and POSIX IPC, shared by all programs of a machine unless namespaces separate them."""
-OTHERS = """
+OTHER_PROCESS_SYSCALLS = """
 prlimit64 302 261 0 0, setpriority 141 140 0 0 1 0, ioprio_set 251 30 0 1 1 0,
 sched_setaffinity 203 122 0 0, sched_setscheduler 144 119 0 0, sched_setparam 142 118 0 0,
 sched_setattr 314 274 0 0, migrate_pages 256 238 0 0, move_pages 279 239 0 0
 """
 """System calls that can target other processes: refused unless arguments have the values that mean
 the caller itself. Name, numbers, then pairs of an argument and its value."""
-METADATA = """
+METADATA_SYSCALLS = """
 chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -, fchown 93 55,
 lchown 94 -, fchownat 260 54, utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88,
 setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15,
 fremovexattr 199 16, setxattrat 463 463, removexattrat 466 466, file_setattr 469 469
 """
 """System calls that change a file's metadata, for which Landlock has no rules."""
-ATTRIBUTES = (0x40086602, 0x40046602, 0x401C5820, 0x40087602)
+ATTRIBUTE_IOCTLS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602)
 """The `ioctl` requests that change metadata: flags such as immutable, projects, and versions."""
-IOCTL, SOCKET, PAIR = "ioctl 16 29", "socket 41 198", "socketpair 53 199"
+IOCTL_SYSCALL, SOCKET_SYSCALL, SOCKETPAIR_SYSCALL = (
+    "ioctl 16 29",
+    "socket 41 198",
+    "socketpair 53 199",
+)
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 SOCK_FLAGS = (0, 0x800, 0x80000, 0x80800)
 """SOCK_NONBLOCK and SOCK_CLOEXEC, which are combined with a socket type."""
 
-Step = tuple[int, int, int, int]
+BpfStep = tuple[int, int, int, int]
 
 
 def socket_families(network: str, *, own_net: bool, profile: str = "work") -> tuple[int, ...]:
@@ -110,7 +120,7 @@ def socket_families(network: str, *, own_net: bool, profile: str = "work") -> tu
     return (AF_INET, AF_INET6) if network == "on" else ()
 
 
-def program(
+def build_seccomp_filter(
     sockets: Iterable[int],
     *,
     refusal: int = errno.EPERM,
@@ -124,111 +134,135 @@ def program(
     owners or attributes either, wherever a file is.
     """
     machine = os.uname().machine
-    if machine not in MACHINES:
+    if machine not in AUDIT_ARCHES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
-    tricks = TERMINAL_TRICKS if alone else (*TERMINAL_TRICKS, *ATTRIBUTES)
-    refused = (REFUSED, *(() if alone else (SHARED,)), *((METADATA,) if read_only else ()))
-    others = () if alone else tuple(_table(OTHERS, machine))
+    tricks = TERMINAL_IOCTLS if alone else (*TERMINAL_IOCTLS, *ATTRIBUTE_IOCTLS)
+    refused = (
+        REFUSED_SYSCALLS,
+        *(() if alone else (SHARED_IPC_SYSCALLS,)),
+        *((METADATA_SYSCALLS,) if read_only else ()),
+    )
+    others = () if alone else tuple(_parse_syscall_table(OTHER_PROCESS_SYSCALLS, machine))
     steps = (
-        *_calls(machine, refused=refused, others=others, tricks=tricks),
-        *_openings(machine, tuple(sockets), _refuse(refusal)),
+        *_filter_syscalls(machine, refused=refused, others=others, tricks=tricks),
+        *_filter_sockets(machine, tuple(sockets), _return_error(refusal)),
     )
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
-def _calls(
+def _filter_syscalls(
     machine: str,
     *,
     refused: tuple[str, ...],
     others: tuple[list[int], ...],
     tricks: tuple[int, ...],
-) -> Iterator[Step]:
+) -> Iterator[BpfStep]:
     """Refuse system calls by their number and their plain arguments."""
     # The same number is another call on another architecture, so that is checked first.
-    yield (LOAD, 0, 0, MACHINE)
-    yield from _unless(SAME, MACHINES[machine], _refuse(errno.ENOSYS))
-    yield (LOAD, 0, 0, NUMBER)
+    yield (BPF_LOAD_WORD, 0, 0, ARCH_OFFSET)
+    yield from _run_unless(BPF_JUMP_EQUAL, AUDIT_ARCHES[machine], _return_error(errno.ENOSYS))
+    yield (BPF_LOAD_WORD, 0, 0, SYSCALL_NUMBER_OFFSET)
     if machine == "x86_64":
-        yield from _when(LEAST, FOREIGN, _refuse(errno.ENOSYS))
-    for number, *_ in (row for table in refused for row in _table(table, machine)):
-        yield from _when(SAME, number, _refuse())
+        yield from _run_when(BPF_JUMP_GREATER_EQUAL, X32_SYSCALL_BIT, _return_error(errno.ENOSYS))
+    for number, *_ in (row for table in refused for row in _parse_syscall_table(table, machine)):
+        yield from _run_when(BPF_JUMP_EQUAL, number, _return_error())
     for number, *pairs in others:
-        yield from _when(SAME, number, [*_only(pairs), _end()])
-    for number, *_ in _table(ABSENT, machine):
-        yield from _when(SAME, number, _refuse(errno.ENOSYS))
-    for number, which, bits in _table(BITS, machine):
-        yield from _when(SAME, number, [_argument(which), *_when(ANY_BIT, bits, _refuse()), _end()])
-    for number, flags, mode in _table(OPENS, machine):
-        made = [_argument(mode), *_when(ANY_BIT, SETUID, _refuse())]
-        yield from _when(SAME, number, [_argument(flags), *_when(ANY_BIT, CREATE, made), _end()])
-    for number, *_ in _table(IOCTL, machine):
-        no = [step for trick in tricks for step in _when(SAME, trick, _refuse())]
-        yield from _when(SAME, number, [_argument(1), *no, _end()])
+        yield from _run_when(BPF_JUMP_EQUAL, number, [*_require_values(pairs), _return_allow()])
+    for number, *_ in _parse_syscall_table(ABSENT_SYSCALLS, machine):
+        yield from _run_when(BPF_JUMP_EQUAL, number, _return_error(errno.ENOSYS))
+    for number, which, bits in _parse_syscall_table(FLAG_SYSCALLS, machine):
+        yield from _run_when(
+            BPF_JUMP_EQUAL,
+            number,
+            [
+                _load_argument(which),
+                *_run_when(BPF_JUMP_ANY_BIT, bits, _return_error()),
+                _return_allow(),
+            ],
+        )
+    for number, flags, mode in _parse_syscall_table(OPEN_SYSCALLS, machine):
+        made = [_load_argument(mode), *_run_when(BPF_JUMP_ANY_BIT, SETUID_MODE, _return_error())]
+        yield from _run_when(
+            BPF_JUMP_EQUAL,
+            number,
+            [
+                _load_argument(flags),
+                *_run_when(BPF_JUMP_ANY_BIT, OPEN_CREATE_FLAG, made),
+                _return_allow(),
+            ],
+        )
+    for number, *_ in _parse_syscall_table(IOCTL_SYSCALL, machine):
+        no = [
+            step for trick in tricks for step in _run_when(BPF_JUMP_EQUAL, trick, _return_error())
+        ]
+        yield from _run_when(BPF_JUMP_EQUAL, number, [_load_argument(1), *no, _return_allow()])
 
 
-def _openings(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Iterator[Step]:
+def _filter_sockets(
+    machine: str, sockets: tuple[int, ...], refused: list[BpfStep]
+) -> Iterator[BpfStep]:
     """Refuse other socket families, and end by allowing every other call."""
-    for number, *_ in _table(SOCKET, machine):
-        yield from _when(SAME, number, [*_sockets(sockets), *refused])
+    for number, *_ in _parse_syscall_table(SOCKET_SYSCALL, machine):
+        yield from _run_when(BPF_JUMP_EQUAL, number, [*_allow_socket_families(sockets), *refused])
     if AF_UNIX not in sockets:
-        for number, *_ in _table(PAIR, machine):
-            yield from _when(SAME, number, [*_pairs(), *refused])
-    yield _end()
+        for number, *_ in _parse_syscall_table(SOCKETPAIR_SYSCALL, machine):
+            yield from _run_when(BPF_JUMP_EQUAL, number, [*_allow_stream_pairs(), *refused])
+    yield _return_allow()
 
 
-def _pairs() -> Iterator[Step]:
+def _allow_stream_pairs() -> Iterator[BpfStep]:
     """Allow socket pairs that lead only to each other: a datagram socket could send to any path."""
-    yield _argument(1)
+    yield _load_argument(1)
     for kind in (SOCK_STREAM, SOCK_SEQPACKET):
         for flags in SOCK_FLAGS:
-            yield from _when(SAME, kind | flags, [_end()])
+            yield from _run_when(BPF_JUMP_EQUAL, kind | flags, [_return_allow()])
 
 
-def _only(pairs: list[int]) -> Iterator[Step]:
+def _require_values(pairs: list[int]) -> Iterator[BpfStep]:
     """Refuse unless each argument has its value."""
     for which, value in zip(pairs[::2], pairs[1::2], strict=True):
-        yield _argument(which)
-        yield from _unless(SAME, value, _refuse())
+        yield _load_argument(which)
+        yield from _run_unless(BPF_JUMP_EQUAL, value, _return_error())
 
 
-def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
+def _allow_socket_families(kinds: tuple[int, ...]) -> Iterator[BpfStep]:
     """Allow sockets of these families."""
-    yield _argument(0)
+    yield _load_argument(0)
     for kind in kinds:
-        yield from _when(SAME, kind, [_end()])
+        yield from _run_when(BPF_JUMP_EQUAL, kind, [_return_allow()])
     if AF_INET in kinds:  # libc asks the kernel by NETLINK_ROUTE which addresses there are
-        route = [_argument(2), *_when(SAME, 0, [_end()])]
-        yield from _when(SAME, AF_NETLINK, route)
+        route = [_load_argument(2), *_run_when(BPF_JUMP_EQUAL, 0, [_return_allow()])]
+        yield from _run_when(BPF_JUMP_EQUAL, AF_NETLINK, route)
 
 
-def _table(text: str, machine: str) -> Iterator[list[int]]:
+def _parse_syscall_table(text: str, machine: str) -> Iterator[list[int]]:
     """Yield the numbers of the calls on this machine, each with the rest of its row."""
-    column = list(MACHINES).index(machine) + 1
+    column = list(AUDIT_ARCHES).index(machine) + 1
     for row in text.split(","):
         words = row.split()
         if words[column] != "-":
             yield [int(words[column]), *map(int, words[3:])]
 
 
-def _when(test: int, value: int, then: list[Step]) -> list[Step]:
+def _run_when(test: int, value: int, then: list[BpfStep]) -> list[BpfStep]:
     return [(test, 0, len(then), value), *then]
 
 
-def _unless(test: int, value: int, then: list[Step]) -> list[Step]:
+def _run_unless(test: int, value: int, then: list[BpfStep]) -> list[BpfStep]:
     return [(test, len(then), 0, value), *then]
 
 
-def _argument(which: int) -> Step:
+def _load_argument(which: int) -> BpfStep:
     """Load the low half of an argument, which is all the kernel itself looks at here."""
-    return (LOAD, 0, 0, ARGUMENTS + 8 * which)
+    return (BPF_LOAD_WORD, 0, 0, ARGUMENTS_OFFSET + 8 * which)
 
 
-def _refuse(number: int = errno.EPERM) -> list[Step]:
-    return [(RETURN, 0, 0, ERROR | number)]
+def _return_error(number: int = errno.EPERM) -> list[BpfStep]:
+    return [(BPF_RETURN, 0, 0, SECCOMP_RET_ERRNO | number)]
 
 
-def _end() -> Step:
-    return (RETURN, 0, 0, ALLOW)
+def _return_allow() -> BpfStep:
+    return (BPF_RETURN, 0, 0, SECCOMP_RET_ALLOW)
 
 
 # System calls without a Python wrapper.
@@ -236,19 +270,19 @@ def _end() -> Step:
 
 PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS = 22, 28, 38
 SECCOMP_MODE_FILTER = 2
-NO_ROOT = 0b11
+SECUREBITS_NO_ROOT = 0b11
 """Securebits: user 0 has no capabilities, irrevocably."""
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_VERSION, LANDLOCK_BENEATH = 1, 1
 CLONE_NEWNET = 0x40000000
 
 
-def leave_network() -> None:
+def enter_empty_network() -> None:
     """Move the calling thread, and everything it starts, into a new, empty network namespace."""
-    _checked(_libc().unshare(CLONE_NEWNET))
+    _raise_on_error(_load_libc().unshare(CLONE_NEWNET))
 
 
-def landlock_version() -> int:
+def get_landlock_version() -> int:
     """Return the kernel's Landlock ABI version; 0 without Landlock."""
     try:
         return _syscall(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
@@ -256,12 +290,12 @@ def landlock_version() -> int:
         return 0
 
 
-def landlock_ruleset(attributes: bytes) -> int:
+def create_landlock_ruleset(attributes: bytes) -> int:
     """Create an empty ruleset and return its descriptor."""
     return _syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
 
 
-def landlock_add(ruleset: int, rule: bytes) -> None:
+def add_landlock_rule(ruleset: int, rule: bytes) -> None:
     """Add a rule for everything beneath a path."""
     _syscall(LANDLOCK_ADD, ruleset, LANDLOCK_BENEATH, rule, 0)
 
@@ -269,7 +303,7 @@ def landlock_add(ruleset: int, rule: bytes) -> None:
 def confine_thread(ruleset: int, program: bytes) -> None:
     """Bind the calling thread, and all that it starts, to these rules and this filter for good."""
 
-    class Program(ctypes.Structure):
+    class SockFprog(ctypes.Structure):
         """A seccomp program as the kernel takes it (`struct sock_fprog`)."""
 
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
@@ -277,26 +311,26 @@ def confine_thread(ruleset: int, program: bytes) -> None:
     # Without this the kernel accepts neither rules nor filters from an unprivileged user.
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     if os.geteuid() == 0:
-        _prctl(PR_SET_SECUREBITS, NO_ROOT)
+        _prctl(PR_SET_SECUREBITS, SECUREBITS_NO_ROOT)
     _syscall(LANDLOCK_RESTRICT, ruleset, 0)
-    steps = Program(len(program) // 8, program)
+    steps = SockFprog(len(program) // 8, program)
     _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(steps))
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _prctl(*args: object) -> None:
-    _checked(_libc().prctl(*args, *(0,) * (5 - len(args))))
+    _raise_on_error(_load_libc().prctl(*args, *(0,) * (5 - len(args))))
 
 
 def _syscall(*args: object) -> int:
-    return _checked(_libc().syscall(*args))
+    return _raise_on_error(_load_libc().syscall(*args))
 
 
-def _checked(result: int) -> int:
+def _raise_on_error(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -305,20 +339,20 @@ def _checked(result: int) -> int:
 
 MIN_LANDLOCK_ABI = 3
 """The first version that can forbid truncating files."""
-READ = 0b1101
-LIST = 0b1000
-WRITE = 0b0111_0111_1011_0010
+READ_RIGHTS = 0b1101
+LIST_RIGHT = 0b1000
+WRITE_RIGHTS = 0b0111_0111_1011_0010
 """All rights but creating device files."""
-IOCTL_DEVICE = 0b1000_0000_0000_0000
+IOCTL_DEVICE_RIGHT = 0b1000_0000_0000_0000
 """Set up a device. /dev/tty is the terminal that the harness gave a program, or none."""
-OF_FILES = 0b1100_0000_0000_0111
+FILE_RIGHTS = 0b1100_0000_0000_0111
 """Rights that apply to a file; the others apply to folders."""
-ALL = 0b1111_1111_1111_1111
-ALONE = 0b11
+ALL_RIGHTS = 0b1111_1111_1111_1111
+SCOPE_FLAGS = 0b11
 """No signals to, and no abstract sockets of, processes outside."""
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-BRIEF_LIMIT = "Protected files are restored after a command, not blocked while it runs."
-LIMITS = (
+ALLOWED_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+BRIEF_PARTIAL_LIMIT = "Protected files are restored after a command, not blocked while it runs."
+PARTIAL_LIMITS = (
     "Protected files (.git/hooks, .git/config, .travois, .claude, .vscode and the like) can change "
     "while a command runs; they are checked and restored after it and all its children have ended.",
     "Until then, programs outside the sandbox (your editor, your own git) see the changed files.",
@@ -339,48 +373,53 @@ LIMITS = (
 """Protections of the full sandbox that this one lacks, in sentences for the user."""
 
 
-def confinement(cage: SandboxProfile, ours: ExitStack) -> Callable[[], None]:
+def build_confinement(cage: SandboxProfile, ours: ExitStack) -> Callable[[], None]:
     """Build the function that binds its calling thread, and everything it starts, for good.
 
     No code of ours runs between fork and exec, where it would run in a copy of a process without
     its other threads. Instead a thread binds itself and then starts the program normally.
     """
-    version = landlock_version()
+    version = get_landlock_version()
     # Device ioctls can be ruled since ABI 5, scopes since ABI 6; older kernels reject those bits.
-    known = ALL if version >= 5 else ALL >> 1
-    attributes = struct.pack("<QQQ", known, 0, ALONE)[: 24 if version >= 6 else 8]
-    ruleset = landlock_ruleset(attributes)
+    known = ALL_RIGHTS if version >= 5 else ALL_RIGHTS >> 1
+    attributes = struct.pack("<QQQ", known, 0, SCOPE_FLAGS)[: 24 if version >= 6 else 8]
+    ruleset = create_landlock_ruleset(attributes)
     ours.callback(os.close, ruleset)
-    for path, rights in grants(cage):
+    for path, rights in list_landlock_rules(cage):
         with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
-            _grant(ruleset, path, rights & known)
+            _add_path_rule(ruleset, path, rights & known)
     families = socket_families(cage.network, own_net=False)
-    filtered = program(families, alone=False, read_only=cage.profile == "look")
+    filtered = build_seccomp_filter(families, alone=False, read_only=cage.profile == "look")
     return lambda: confine_thread(ruleset, filtered)
 
 
-def grants(cage: SandboxProfile) -> Iterator[tuple[str, int]]:
+def list_landlock_rules(cage: SandboxProfile) -> Iterator[tuple[str, int]]:
     """Yield each path that may be used, with its rights.
 
     A rule applies to everything below a path. So `/`, and a hidden folder with something shown in
     it, cannot be listed: a rule for it would list all names below it.
     """
     hidden = {real_path(path) for path in cage.hidden if os.path.lexists(path)}
-    yield from _beside("/", {*hidden, "/dev"})  # for root, /dev contains the raw disks
+    yield from _list_beside_hidden("/", {*hidden, "/dev"})  # for root, /dev contains the raw disks
     for path in (*cage.shown, *cage.caches, *cage.folders):
         real = real_path(path)
-        yield from _beside(real, hidden - {real})
-    yield "/dev", LIST
-    for name in DEVICES:
-        yield f"/dev/{name}", READ | WRITE | (IOCTL_DEVICE if name == "tty" else 0)
-    yield real_path(cage.temp), READ | WRITE
+        yield from _list_beside_hidden(real, hidden - {real})
+    yield "/dev", LIST_RIGHT
+    for name in ALLOWED_DEVICES:
+        yield (
+            f"/dev/{name}",
+            READ_RIGHTS | WRITE_RIGHTS | (IOCTL_DEVICE_RIGHT if name == "tty" else 0),
+        )
+    yield real_path(cage.temp), READ_RIGHTS | WRITE_RIGHTS
     if cage.profile == "look":
         return
     for folder in (*cage.folders, *cage.writable):
-        yield from _beside(folder, hidden, READ | WRITE)
+        yield from _list_beside_hidden(folder, hidden, READ_RIGHTS | WRITE_RIGHTS)
 
 
-def _beside(path: str, kept: Collection[str], rights: int = READ) -> Iterator[tuple[str, int]]:
+def _list_beside_hidden(
+    path: str, kept: Collection[str], rights: int = READ_RIGHTS
+) -> Iterator[tuple[str, int]]:
     """Yield the path, or as much of its contents as leaves out the hidden paths."""
     if path in kept:
         return
@@ -389,36 +428,36 @@ def _beside(path: str, kept: Collection[str], rights: int = READ) -> Iterator[tu
         yield path, rights
         return
     if path != "/":
-        yield path, LIST
+        yield path, LIST_RIGHT
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if not entry.is_symlink():
-                yield from _beside(entry.path, within, rights)
+                yield from _list_beside_hidden(entry.path, within, rights)
 
 
-def _grant(ruleset: int, path: str, rights: int) -> None:
+def _add_path_rule(ruleset: int, path: str, rights: int) -> None:
     """Add a rule for one path; rights that only folders have are dropped for a file."""
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            rights &= OF_FILES
-        landlock_add(ruleset, struct.pack("<Qi", rights, fd))
+            rights &= FILE_RIGHTS
+        add_landlock_rule(ruleset, struct.pack("<Qi", rights, fd))
     finally:
         os.close(fd)
 
 
-def apart(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+def start_confined(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
     """Start a program from a thread that confines itself and then ends."""
     outcome: list[Popen[bytes] | OSError | ValueError] = []
 
-    def body() -> None:
+    def confine_and_start() -> None:
         try:
             confine()
             outcome.append(start())
         except (OSError, ValueError) as error:
             outcome.append(error)
 
-    thread = Thread(target=body, name="travois-confined")
+    thread = Thread(target=confine_and_start, name="travois-confined")
     thread.start()
     thread.join()
     if isinstance(outcome[0], Exception):

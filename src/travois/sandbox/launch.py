@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 
-NEWNS, NEWUSER = 0x00020000, 0x10000000
-REC, PRIVATE = 0x4000, 0x40000
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
 def main() -> None:
@@ -22,9 +22,9 @@ def main() -> None:
     folders, argv = words[:cut], words[cut + 1 :]
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        _part(libc)
+        _unshare_mounts(libc)
         for number, folder in enumerate(folders):
-            _cover(libc, folder, f"{layers}/{number}")
+            _mount_overlay(libc, folder, f"{layers}/{number}")
         # Python ignores these signals, and exec keeps that: the command must get the defaults.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -34,33 +34,33 @@ def main() -> None:
         sys.exit(f"cannot create a copy to try this in: {error.strerror}")
 
 
-def _part(libc: ctypes.CDLL) -> None:
+def _unshare_mounts(libc: ctypes.CDLL) -> None:
     """Unshare the mount namespace; without the right to, inside a new user namespace."""
     user, group = os.geteuid(), os.getegid()
     try:
-        _done(libc.unshare(NEWNS))
+        _raise_if_failed(libc.unshare(CLONE_NEWNS))
     except PermissionError:
-        _done(libc.unshare(NEWNS | NEWUSER))
-        _write("setgroups", "deny")
-        _write("uid_map", f"{user} {user} 1")
-        _write("gid_map", f"{group} {group} 1")
-    _done(libc.mount(b"none", b"/", None, REC | PRIVATE, None))
+        _raise_if_failed(libc.unshare(CLONE_NEWNS | CLONE_NEWUSER))
+        _write_proc_self("setgroups", "deny")
+        _write_proc_self("uid_map", f"{user} {user} 1")
+        _write_proc_self("gid_map", f"{group} {group} 1")
+    _raise_if_failed(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
 
 
-def _cover(libc: ctypes.CDLL, folder: str, layer: str) -> None:
+def _mount_overlay(libc: ctypes.CDLL, folder: str, layer: str) -> None:
     # By descriptor, since a path may contain the characters that separate options.
     paths = (folder, f"{layer}/upper", f"{layer}/work")
     lower, upper, work = (f"/proc/self/fd/{os.open(path, os.O_PATH)}" for path in paths)
     options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
-    _done(libc.mount(b"overlay", os.fsencode(folder), b"overlay", 0, options.encode()))
+    _raise_if_failed(libc.mount(b"overlay", os.fsencode(folder), b"overlay", 0, options.encode()))
 
 
-def _write(name: str, text: str) -> None:
+def _write_proc_self(name: str, text: str) -> None:
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)
 
 
-def _done(failed: int) -> None:
+def _raise_if_failed(failed: int) -> None:
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -28,10 +28,10 @@ T = TypeVar("T")
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 """Folders in which `nsenter` is searched: nothing there comes from a workspace."""
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
-LISTENING = "0A"
+TCP_LISTEN_STATE = "0A"
 
 
-class Namespace(Protocol):
+class NetworkNamespace(Protocol):
     """An open network namespace and the way into it."""
 
     @property
@@ -52,17 +52,17 @@ class Namespace(Protocol):
         ...
 
 
-class Loopback:
+class SessionNetwork:
     """The network namespace of one session, created when a command first needs it."""
 
     def __init__(self) -> None:
-        self._held: Namespace | None = None
+        self._held: NetworkNamespace | None = None
         self._lock = Lock()
 
-    def open(self, bwrap: str) -> Namespace:
+    def open(self, bwrap: str) -> NetworkNamespace:
         """Return the namespace, created with this bwrap if needed. Raises OSError on failure."""
         with self._lock:
-            self._held = self._held or hold(bwrap)
+            self._held = self._held or open_network_namespace(bwrap)
             return self._held
 
     def socket(self, family: int) -> socket.socket | None:
@@ -78,15 +78,15 @@ class Loopback:
             self._held = None
 
 
-def hold(bwrap: str) -> Namespace:
+def open_network_namespace(bwrap: str) -> NetworkNamespace:
     """Create a namespace and keep it open. Raises OSError if there can be none."""
     try:
-        return HeldByThread()
+        return ThreadHeldNamespace()
     except PermissionError:
-        return HeldByFiles(bwrap)
+        return FileHeldNamespace(bwrap)
 
 
-class HeldByThread:
+class ThreadHeldNamespace:
     """A namespace held by one of our threads, where we may change namespaces.
 
     Programs started by that thread are in it, too, as fast as any start. The thread stays: bwrap
@@ -116,7 +116,7 @@ class HeldByThread:
         self._thread.shutdown()
 
 
-class HeldByFiles:
+class FileHeldNamespace:
     """A namespace held by open files, for users who may change namespaces only through bwrap.
 
     It belongs to a user namespace, which a process with threads cannot enter; so another program
@@ -125,7 +125,7 @@ class HeldByFiles:
 
     def __init__(self, bwrap: str) -> None:
         self._nsenter = which("nsenter", path=SYSTEM_PATH)
-        self._user, self._network = _make_by(bwrap)
+        self._user, self._network = _make_namespaces(bwrap)
         self._helper: Popen[bytes] | None = None
         self._line: socket.socket | None = None
 
@@ -136,7 +136,7 @@ class HeldByFiles:
         if self._nsenter is not None:
             keep = "--preserve-credentials"
             return (self._nsenter, f"--user={user}", f"--net={network}", keep, "--")
-        return (*_isolated("enter.py"), user, network)
+        return (*_build_isolated_argv("enter.py"), user, network)
 
     def start(self, begin: Callable[[], T]) -> T:
         """Start a program, which enters the namespace through its prefix."""
@@ -144,19 +144,19 @@ class HeldByFiles:
 
     def socket(self, family: int) -> socket.socket:
         """Open a TCP socket through a helper in the namespace."""
-        line = self._line = self._line or self._call_helper()
+        line = self._line = self._line or self._start_helper()
         line.send(bytes((family,)))
         said, fds, _, _ = socket.recv_fds(line, 1, 1)
         if not said or not fds:
             raise OSError("the helper process in the session's network has ended")
         return socket.socket(fileno=fds[0])
 
-    def _call_helper(self) -> socket.socket:
+    def _start_helper(self) -> socket.socket:
         """Start the helper; it ends when we close our end of the line, or die."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._helper = Popen(
-                (*self.prefix, *_isolated("dialer.py")),
+                (*self.prefix, *_build_isolated_argv("dialer.py")),
                 stdin=theirs.fileno(),
                 stdout=DEVNULL,
                 stderr=DEVNULL,
@@ -176,7 +176,7 @@ class HeldByFiles:
             self._helper.wait()
 
 
-def find_ports(pid: int) -> tuple[int, ...]:
+def find_listening_ports(pid: int) -> tuple[int, ...]:
     """Return the listening ports in the network of a process; none if it is in our own network."""
     found: set[int] = set()
     with suppress(OSError):
@@ -185,18 +185,18 @@ def find_ports(pid: int) -> tuple[int, ...]:
         for table in (f"/proc/{pid}/net/tcp", f"/proc/{pid}/net/tcp6"):
             with open(table) as file:
                 rows = [line.split() for line in file][1:]
-            found |= {int(row[1][-4:], 16) for row in rows if row[3] == LISTENING}
+            found |= {int(row[1][-4:], 16) for row in rows if row[3] == TCP_LISTEN_STATE}
     return tuple(sorted(found))
 
 
 def _enter_new_network() -> None:
     """Move the calling thread into a new network and bring its loopback up."""
-    landlock.leave_network()
+    landlock.enter_empty_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
 
 
-def _make_by(bwrap: str) -> tuple[int, int]:
+def _make_namespaces(bwrap: str) -> tuple[int, int]:
     """Create a user namespace and a network that belongs to it; return their descriptors.
 
     bwrap brings the loopback up. Where only bwrap may make namespaces, this works as well.
@@ -214,7 +214,7 @@ def _make_by(bwrap: str) -> tuple[int, int]:
                 pass_fds=(theirs.fileno(),),
             )
         stack.enter_context(maker)  # closes its standard input, which ends cat
-        place = f"/proc/{_read_child(info)}/ns"
+        place = f"/proc/{_read_child_pid(info)}/ns"
         # Our own network must never pass for the empty one: commands in it would reach everything.
         if os.stat(f"{place}/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
             raise OSError("bwrap created no network namespace")
@@ -222,7 +222,7 @@ def _make_by(bwrap: str) -> tuple[int, int]:
         return user, os.open(f"{place}/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _read_child(info: int) -> int:
+def _read_child_pid(info: int) -> int:
     """Read the pid of bwrap's child from its info pipe."""
     said = b""
     while chunk := os.read(info, 4096):
@@ -233,7 +233,7 @@ def _read_child(info: int) -> int:
         raise OSError("bwrap created no namespaces") from None
 
 
-def _isolated(script: str) -> tuple[str, ...]:
+def _build_isolated_argv(script: str) -> tuple[str, ...]:
     """Return the command line of a script in this folder, run with the standard library alone."""
     path = os.path.join(os.path.dirname(__file__), script)
     return (os.path.realpath(sys.executable), "-I", "-S", path)

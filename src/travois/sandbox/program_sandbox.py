@@ -8,18 +8,18 @@ from travois.permissions.decide import Permissions
 from travois.permissions.paths import is_inside
 from travois.permissions.rules import ToolUse
 from travois.permissions.sandbox_profile import SandboxProfile
-from travois.sandbox.policy import Bounds, cage
+from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile
 
 
-def cage_for_program(
-    bounds: Bounds, guard: Permissions, *, shown: tuple[str, ...] = ()
+def build_program_profile(
+    bounds: SandboxPolicy, guard: Permissions, *, shown: tuple[str, ...] = ()
 ) -> SandboxProfile:
     """Return the sandbox profile of a hook or an MCP server.
 
     It may write in the workspace except for protected paths, and reach what the settings allow.
     `shown` are the folders of its own files, which may be in a home that the sandbox hides.
     """
-    walls = cage(bounds, guard, ToolUse("", (), guard.folders[0]), profile="work")
+    walls = build_sandbox_profile(bounds, guard, ToolUse("", (), guard.folders[0]), profile="work")
     assert walls is not None, "a given profile always has a sandbox"
     # Shown paths are read-only, so a program's folders in the workspace must not be among them.
     own = (*guard.folders, *bounds.writable)

@@ -9,7 +9,7 @@ from pathlib import Path
 from travois.sessions.blobs import folder_size
 from travois.sessions.home import SESSION_TMP_NAME, TravoisHome
 
-LARGEST_COPY = 100 * 1024 * 1024
+MAX_FORK_COPY_BYTES = 100 * 1024 * 1024
 """The most bytes that a fork copies from its parent's folder."""
 
 
@@ -27,7 +27,7 @@ def open_session_tmp(home: TravoisHome, id: str, *, folder: Path, parent: str = 
         return (folder / SESSION_TMP_NAME).rename(path)
     path.mkdir(mode=0o700)
     if parent and home.session_tmp(parent).is_dir():
-        _copy(home.session_tmp(parent), path)
+        _copy_session_files(home.session_tmp(parent), path)
     return path
 
 
@@ -35,29 +35,30 @@ def close_session_tmp(path: Path) -> None:
     """Remove the folder if no file is in it; the sandbox leaves empty folders that it mounts on."""
     from shutil import rmtree
 
-    if is_hollow(path):
+    if has_only_folders(path):
         rmtree(path, ignore_errors=True)
 
 
-def is_hollow(path: Path) -> bool:
+def has_only_folders(path: Path) -> bool:
     """Return whether a folder contains nothing but folders."""
     with suppress(OSError), os.scandir(path) as entries:
         return all(
-            one.is_dir(follow_symlinks=False) and is_hollow(Path(one.path)) for one in entries
+            one.is_dir(follow_symlinks=False) and has_only_folders(Path(one.path))
+            for one in entries
         )
     return False
 
 
-def _copy(before: Path, path: Path) -> None:
+def _copy_session_files(before: Path, path: Path) -> None:
     """Copy regular files; sockets and pipes of programs that are gone are useless."""
     from shutil import Error, copytree
 
-    if folder_size(before) > LARGEST_COPY:
+    if folder_size(before) > MAX_FORK_COPY_BYTES:
         return
     with suppress(OSError, Error):
-        copytree(before, path, symlinks=True, dirs_exist_ok=True, ignore=_special)
+        copytree(before, path, symlinks=True, dirs_exist_ok=True, ignore=_ignore_special_files)
 
 
-def _special(folder: str, names: list[str]) -> set[str]:
+def _ignore_special_files(folder: str, names: list[str]) -> set[str]:
     paths = {name: Path(folder, name) for name in names}
     return {name for name, p in paths.items() if not (p.is_symlink() or p.is_file() or p.is_dir())}

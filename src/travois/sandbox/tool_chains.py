@@ -50,129 +50,131 @@ class ToolChain(msgspec.Struct, frozen=True):
     """Credentials inside folders that are shown."""
 
 
-def _paths(text: str) -> tuple[str, ...]:
+def _split_paths(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
 TOOL_CHAINS: Mapping[ToolChainName, ToolChain] = {
     "git": ToolChain(
-        reads=_paths(".config/git/ignore .config/git/attributes .gitignore_global"),
-        settings=_paths(".gitconfig .config/git/config"),
+        reads=_split_paths(".config/git/ignore .config/git/attributes .gitignore_global"),
+        settings=_split_paths(".gitconfig .config/git/config"),
     ),
     "python": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             ".pyenv .local/lib .local/share/uv .local/pipx .local/share/pipx .virtualenvs "
             ".local/share/virtualenvs .local/share/pypoetry .local/share/hatch .local/share/pdm "
             ".rye"
         ),
-        caches=_paths(
+        caches=_split_paths(
             ".cache/pip .cache/uv .cache/pypoetry .cache/pdm .cache/pre-commit .cache/hatch "
             ".cache/ruff .cache/mypy .cache/black"
         ),
-        settings=_paths(
+        settings=_split_paths(
             ".config/pip/pip.conf .pip/pip.conf .config/uv/uv.toml .config/pypoetry/config.toml"
         ),
-        withheld=_paths(
+        withheld=_split_paths(
             ".local/share/uv/credentials .config/pypoetry/auth.toml .rye/credentials "
             ".local/share/hatch/credentials"
         ),
     ),
     "conda": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             "miniconda3 anaconda3 miniforge3 mambaforge micromamba .local/share/mamba "
             ".conda/envs .conda/pkgs .conda/environments.txt"
         ),
-        settings=_paths(".condarc .mambarc"),
+        settings=_split_paths(".condarc .mambarc"),
     ),
     "node": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             ".nvm .volta .fnm .local/share/fnm .nodenv .nodebrew .npm-global .npm-packages "
             ".node_modules .local/share/pnpm .yarn .config/yarn/global .corepack"
         ),
-        caches=_paths(
+        caches=_split_paths(
             ".npm/_cacache .npm/_npx .cache/node .cache/pnpm .cache/yarn .cache/Cypress "
             ".cache/ms-playwright .cache/puppeteer .cache/typescript .cache/electron "
             ".cache/node-gyp .pnpm-store .local/share/pnpm/store"
         ),
-        settings=_paths(".npmrc .yarnrc .yarnrc.yml .config/pnpm/rc"),
+        settings=_split_paths(".npmrc .yarnrc .yarnrc.yml .config/pnpm/rc"),
     ),
     "bun": ToolChain(
-        reads=_paths(".bun"), caches=_paths(".bun/install/cache"), settings=_paths(".bunfig.toml")
+        reads=_split_paths(".bun"),
+        caches=_split_paths(".bun/install/cache"),
+        settings=_split_paths(".bunfig.toml"),
     ),
-    "deno": ToolChain(reads=_paths(".deno"), caches=_paths(".cache/deno")),
+    "deno": ToolChain(reads=_split_paths(".deno"), caches=_split_paths(".cache/deno")),
     "rust": ToolChain(
-        reads=_paths(".rustup .cargo"),
-        caches=_paths(".cargo/registry .cargo/git .cache/sccache"),
-        settings=_paths(".cargo/config.toml .cargo/config"),
-        withheld=_paths(".cargo/credentials.toml .cargo/credentials"),
+        reads=_split_paths(".rustup .cargo"),
+        caches=_split_paths(".cargo/registry .cargo/git .cache/sccache"),
+        settings=_split_paths(".cargo/config.toml .cargo/config"),
+        withheld=_split_paths(".cargo/credentials.toml .cargo/credentials"),
     ),
     "go": ToolChain(
-        reads=_paths("go/bin .goenv .gvm"),
-        caches=_paths("go/pkg .cache/go-build .cache/golangci-lint .cache/staticcheck"),
-        settings=_paths(".config/go/env"),
+        reads=_split_paths("go/bin .goenv .gvm"),
+        caches=_split_paths("go/pkg .cache/go-build .cache/golangci-lint .cache/staticcheck"),
+        settings=_split_paths(".config/go/env"),
     ),
     "java": ToolChain(
-        reads=_paths(".sdkman .jenv .jabba .jdks .m2/wrapper .gradle/wrapper .sbt/boot"),
-        caches=_paths(
+        reads=_split_paths(".sdkman .jenv .jabba .jdks .m2/wrapper .gradle/wrapper .sbt/boot"),
+        caches=_split_paths(
             ".m2/repository .gradle/caches .gradle/native .gradle/daemon .gradle/jdks .ivy2/cache "
             ".ivy2/local .cache/coursier .cache/bazel .konan"
         ),
-        settings=_paths(
+        settings=_split_paths(
             ".m2/settings.xml .m2/toolchains.xml .gradle/gradle.properties .mavenrc "
             ".sbt/repositories"
         ),
     ),
     "ruby": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             ".rbenv .rvm .rubies .gem/ruby .gem/specs .local/share/gem/ruby .bundle/plugin "
             ".local/share/chruby"
         ),
-        caches=_paths(".bundle/cache .cache/gem"),
-        settings=_paths(".gemrc .bundle/config"),
+        caches=_split_paths(".bundle/cache .cache/gem"),
+        settings=_split_paths(".gemrc .bundle/config"),
     ),
     "php": ToolChain(
-        reads=_paths(".phpenv .config/composer/vendor .composer/vendor"),
-        caches=_paths(".cache/composer .composer/cache"),
-        settings=_paths(".config/composer/config.json .composer/config.json"),
+        reads=_split_paths(".phpenv .config/composer/vendor .composer/vendor"),
+        caches=_split_paths(".cache/composer .composer/cache"),
+        settings=_split_paths(".config/composer/config.json .composer/config.json"),
     ),
     "dotnet": ToolChain(
-        reads=_paths(".dotnet"),
-        caches=_paths(".nuget/packages .local/share/NuGet"),
-        settings=_paths(".nuget/NuGet/NuGet.Config .config/NuGet/NuGet.Config"),
+        reads=_split_paths(".dotnet"),
+        caches=_split_paths(".nuget/packages .local/share/NuGet"),
+        settings=_split_paths(".nuget/NuGet/NuGet.Config .config/NuGet/NuGet.Config"),
     ),
     "haskell": ToolChain(
-        reads=_paths(".ghcup .stack .cabal/bin .local/state/cabal"),
-        caches=_paths(".cabal/packages .cabal/store .cache/cabal"),
-        settings=_paths(".cabal/config .config/cabal/config .stack/config.yaml"),
-        withheld=_paths(".stack/upload"),
+        reads=_split_paths(".ghcup .stack .cabal/bin .local/state/cabal"),
+        caches=_split_paths(".cabal/packages .cabal/store .cache/cabal"),
+        settings=_split_paths(".cabal/config .config/cabal/config .stack/config.yaml"),
+        withheld=_split_paths(".stack/upload"),
     ),
     "julia": ToolChain(
-        reads=_paths(".juliaup .julia"),
-        caches=_paths(".julia/compiled"),
-        withheld=_paths(".julia/servers .julia/logs .julia/config"),
+        reads=_split_paths(".juliaup .julia"),
+        caches=_split_paths(".julia/compiled"),
+        withheld=_split_paths(".julia/servers .julia/logs .julia/config"),
     ),
     "nix": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             ".nix-profile .nix-defexpr .local/state/nix .guix-profile .config/guix/current"
         ),
-        caches=_paths(".cache/nix"),
+        caches=_split_paths(".cache/nix"),
     ),
-    "homebrew": ToolChain(reads=_paths(".linuxbrew"), caches=_paths(".cache/Homebrew")),
+    "homebrew": ToolChain(reads=_split_paths(".linuxbrew"), caches=_split_paths(".cache/Homebrew")),
     "versions": ToolChain(
-        reads=_paths(
+        reads=_split_paths(
             ".asdf .local/share/mise .local/share/rtx .proto .tenv .tfenv "
             ".local/share/aquaproj-aqua .tool-versions .opam .swiftly .local/share/swiftly "
             ".elan .foundry .kiex .kerl"
         ),
-        settings=_paths(".config/mise/config.toml .asdfrc"),
+        settings=_split_paths(".config/mise/config.toml .asdfrc"),
     ),
     "c": ToolChain(
-        reads=_paths(".conan2/profiles .vcpkg"),
-        caches=_paths(".cache/ccache .ccache .conan2/p .cache/vcpkg"),
-        settings=_paths(".config/ccache/ccache.conf"),
+        reads=_split_paths(".conan2/profiles .vcpkg"),
+        caches=_split_paths(".cache/ccache .ccache .conan2/p .cache/vcpkg"),
+        settings=_split_paths(".config/ccache/ccache.conf"),
     ),
     "models": ToolChain(
-        caches=_paths(
+        caches=_split_paths(
             ".cache/huggingface/hub .cache/huggingface/datasets .cache/torch nltk_data "
             ".keras/models"
         ),
@@ -180,7 +182,7 @@ TOOL_CHAINS: Mapping[ToolChainName, ToolChain] = {
 }
 """The families by name; `sandbox.hiddenToolChains` removes some."""
 
-RELOCATED: Mapping[str, str] = {
+RELOCATION_VARIABLES: Mapping[str, str] = {
     "CARGO_HOME": ".cargo",
     "RUSTUP_HOME": ".rustup",
     "PYENV_ROOT": ".pyenv",
@@ -222,7 +224,7 @@ RELOCATED: Mapping[str, str] = {
 """Environment variables that move a tool chain's folder, with the usual place."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ToolChainPaths(msgspec.Struct, frozen=True):
     """The absolute paths that tool chains need."""
 
     reads: tuple[str, ...] = ()
@@ -231,23 +233,23 @@ class Shown(msgspec.Struct, frozen=True):
     withheld: tuple[str, ...] = ()
 
 
-def list_shown(
+def list_tool_chain_paths(
     home: str, environ: Mapping[str, str], *, hidden: Collection[ToolChainName] = ()
-) -> Shown:
+) -> ToolChainPaths:
     """Return the tool chain paths in a home folder, and in folders named by variables."""
     chains = [chain for name, chain in TOOL_CHAINS.items() if name not in hidden]
-    roots = tuple(_relocated(home, environ))
-    return Shown(
-        reads=_expand((p for chain in chains for p in chain.reads), home, roots),
-        caches=_expand((p for chain in chains for p in chain.caches), home, roots),
-        settings=_expand((p for chain in chains for p in chain.settings), home, roots),
-        withheld=_expand((p for c in TOOL_CHAINS.values() for p in c.withheld), home, roots),
+    roots = tuple(_iterate_relocated(home, environ))
+    return ToolChainPaths(
+        reads=_expand_names((p for chain in chains for p in chain.reads), home, roots),
+        caches=_expand_names((p for chain in chains for p in chain.caches), home, roots),
+        settings=_expand_names((p for chain in chains for p in chain.settings), home, roots),
+        withheld=_expand_names((p for c in TOOL_CHAINS.values() for p in c.withheld), home, roots),
     )
 
 
-def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _iterate_relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield usual folders, each with its configured place; never one that contains the home."""
-    for name, usual in RELOCATED.items():
+    for name, usual in RELOCATION_VARIABLES.items():
         for place in environ.get(name, "").split(":"):
             if (
                 isabs(place)
@@ -257,7 +259,9 @@ def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
                 yield usual, normalize_path(place)
 
 
-def _expand(names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def _expand_names(
+    names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]
+) -> tuple[str, ...]:
     """Return the absolute paths of names, below the home and below relocated folders."""
     found = dict[str, None]()
     for name in names:

@@ -21,33 +21,37 @@ if TYPE_CHECKING:
     from travois.permissions.access import Access
     from travois.permissions.shell.destruction import PossibleLoss
 
-ENDED = "after the turn"
-OUTWARD = ("read", "net", "tell")
+AFTER_TURN = "after the turn"
+OUTWARD_ACCESS_KINDS = ("read", "net", "tell")
 """Kinds of access that touch no file of the workspace."""
 
 
-async def keep(agent: Agent, batch: Sequence[ParsedCall]) -> None:
+async def snapshot_before_calls(agent: Agent, batch: Sequence[ParsedCall]) -> None:
     """Save the files that calls are about to change, or the workspace if these are not known."""
     changing = [
-        ready for ready in batch if any(a.kind not in OUTWARD for a in ready.collision_accesses)
+        ready
+        for ready in batch
+        if any(a.kind not in OUTWARD_ACCESS_KINDS for a in ready.collision_accesses)
     ]
     if agent.world.snapshots is None or not changing:
         return
     # A hook may change any file after a tool call, so with hooks no change is known in advance.
     unknown = [
-        ready for ready in changing if agent.hooks.active is not None or not _names_all(ready)
+        ready
+        for ready in changing
+        if agent.hooks.active is not None or not _names_every_change(ready)
     ]
     losses = [loss for ready in changing for loss in find_losses(agent, ready.plans)]
     if unknown and (losses or agent.turn.kept != agent.session.prompted):
-        await _keep_tree(agent, unknown[0], losses)
-    named = [path for ready in changing for path in _written(ready)]
+        await _snapshot_workspace(agent, unknown[0], losses)
+    named = [path for ready in changing for path in _list_written_files(ready)]
     saved = agent.turn.kept_files
     fresh = [path for path in named if not any(is_inside(path, folder) for folder in saved)]
     if fresh:
-        await _keep_files(agent, changing[0], fresh)
+        await _snapshot_files(agent, changing[0], fresh)
 
 
-async def settle(agent: Agent) -> None:
+async def snapshot_after_turn(agent: Agent) -> None:
     """Record the state at the end of a turn, to tell later changes by others from its own."""
     if agent.world.snapshots is None:
         return
@@ -57,28 +61,32 @@ async def settle(agent: Agent) -> None:
     try:
         if tree:
             name = (
-                await agent.world.snapshots.snapshot_workspace(why=ENDED, also=beyond, files=files)
+                await agent.world.snapshots.snapshot_workspace(
+                    why=AFTER_TURN, also=beyond, files=files
+                )
             ).name
         elif files:
-            name, _ = await agent.world.snapshots.snapshot_files(files, why=ENDED)
+            name, _ = await agent.world.snapshots.snapshot_files(files, why=AFTER_TURN)
         else:
             return
     except OSError:
         return
-    agent.session.append(Changed("snapshot", f"{name} {ENDED}"))
+    agent.session.append(Changed("snapshot", f"{name} {AFTER_TURN}"))
 
 
-async def _keep_tree(agent: Agent, ready: ParsedCall, losses: Iterable[PossibleLoss]) -> None:
+async def _snapshot_workspace(
+    agent: Agent, ready: ParsedCall, losses: Iterable[PossibleLoss]
+) -> None:
     """Take a snapshot of the workspace and of the paths that the calls may destroy."""
     assert agent.world.snapshots is not None
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
-    why = _reason(ready)
+    why = _describe_call(ready)
     try:
         kept = await agent.world.snapshots.snapshot_workspace(
-            why=why, also=also, heed=lambda n: _show(agent, n)
+            why=why, also=also, heed=lambda n: _show_scan_progress(agent, n)
         )
     except OSError as error:
-        _tell_failure(agent, error, first=agent.turn.kept != agent.session.prompted)
+        _report_snapshot_failure(agent, error, first=agent.turn.kept != agent.session.prompted)
     else:
         agent.session.append(Changed("snapshot", f"{kept.name} {why}"))
         if kept.uncovered:
@@ -86,28 +94,30 @@ async def _keep_tree(agent: Agent, ready: ParsedCall, losses: Iterable[PossibleL
             text = f"Not in the snapshot before this call, so a rewind cannot restore it: {some}."
             agent.session.append(User((Text(text),), origin="note"))
         beyond = (path for path in also if path not in (*kept.uncovered, *agent.turn.kept_beyond))
-        agent.turn.kept_beyond += tuple(path for path in beyond if _is_outside(agent, path))
+        agent.turn.kept_beyond += tuple(
+            path for path in beyond if _is_outside_workspace(agent, path)
+        )
     agent.turn.kept = agent.session.prompted
 
 
-async def _keep_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> None:
+async def _snapshot_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> None:
     assert agent.world.snapshots is not None
-    why = _reason(ready)
+    why = _describe_call(ready)
     try:
         name, covered = await agent.world.snapshots.snapshot_files(paths, why=why)
     except OSError as error:
-        _tell_failure(agent, error, first=not agent.turn.kept_files)
+        _report_snapshot_failure(agent, error, first=not agent.turn.kept_files)
         covered = tuple(paths)
     else:
         agent.session.append(Changed("snapshot", f"{name} {why}"))
     agent.turn.kept_files = (*agent.turn.kept_files, *covered)
 
 
-def _is_outside(agent: Agent, path: str) -> bool:
+def _is_outside_workspace(agent: Agent, path: str) -> bool:
     return not any(is_inside(path, folder) for folder in agent.permissions.guard.folders)
 
 
-def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
+def _report_snapshot_failure(agent: Agent, error: OSError, *, first: bool) -> None:
     """Report to the model each time, and to the user once in a turn."""
     why = error.strerror or str(error)
     note = f"No snapshot was taken before this call: {why}. A rewind cannot undo it."
@@ -118,27 +128,29 @@ def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
         )
 
 
-def _show(agent: Agent, count: int) -> None:
+def _show_scan_progress(agent: Agent, count: int) -> None:
     agent.session.emit(ActivityShown(f"Taking a snapshot: {count:,} files"))
 
 
-def _reason(ready: ParsedCall) -> str:
+def _describe_call(ready: ParsedCall) -> str:
     return f"before {ready.call.name}: {ready.tool.summary(ready.args)}"[:200]
 
 
-def _names_all(ready: ParsedCall) -> bool:
+def _names_every_change(ready: ParsedCall) -> bool:
     """Return whether a call changes nothing but the files that it names."""
-    changing = (access for access in _accesses(ready) if access.kind not in OUTWARD)
+    changing = (
+        access for access in _list_call_accesses(ready) if access.kind not in OUTWARD_ACCESS_KINDS
+    )
     return all(access.kind == "write" and access.scope == "one" for access in changing)
 
 
-def _written(ready: ParsedCall) -> list[str]:
+def _list_written_files(ready: ParsedCall) -> list[str]:
     """Return the files that a call says it will write."""
-    found = (access for access in _accesses(ready) if access.kind == "write")
+    found = (access for access in _list_call_accesses(ready) if access.kind == "write")
     return [access.target for access in found if access.scope == "one"]
 
 
-def _accesses(ready: ParsedCall) -> tuple[Access, ...]:
+def _list_call_accesses(ready: ParsedCall) -> tuple[Access, ...]:
     """Return the accesses of a call; for harmless command lines, each single file."""
     from travois.permissions.shell.destruction import find_possible_loss
 

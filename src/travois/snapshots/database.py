@@ -14,18 +14,18 @@ from pathlib import Path
 import msgspec
 
 from travois.sessions import blobs
-from travois.snapshots.git_objects import Objects
-from travois.snapshots.tree import Node, Root, Snapshot, is_blob
+from travois.snapshots.git_objects import HeldObjects
+from travois.snapshots.tree import Snapshot, SnapshotNode, SnapshotRoot, is_git_blob
 
-PIECE = 8 << 20
+PIECE_BYTES = 8 << 20
 """The bytes of a file that are stored as one piece."""
-TINY = 128
+MIN_PACKED_BYTES = 128
 """Contents up to this size are not compressed."""
-PATIENCE = 120.0
+DATABASE_TIMEOUT_SECONDS = 120.0
 """Seconds to wait for another session that takes a snapshot."""
-WAITING = 16 << 20
+MAX_PENDING_BYTES = 16 << 20
 """The bytes that may wait in memory before they are written."""
-TABLES = """
+SNAPSHOT_TABLES = """
 pragma auto_vacuum = full;
 create table if not exists piece (name blob primary key, packed int, content blob);
 create table if not exists snapshot (name text primary key, at real, why text, roots blob);
@@ -33,27 +33,27 @@ create table if not exists folder (path blob primary key, seen blob) without row
 """
 
 
-class Seen(msgspec.Struct, array_like=True):
+class SeenFolder(msgspec.Struct, array_like=True):
     """A folder's last scan: a mark for the state of each name, and the resulting nodes."""
 
     marks: dict[bytes, int]
-    leaves: tuple[Node, ...]
-    folders: tuple[Node, ...]
-    node: Node
+    leaves: tuple[SnapshotNode, ...]
+    folders: tuple[SnapshotNode, ...]
+    node: SnapshotNode
     """The folder itself."""
 
     @property
-    def settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all files in it are covered."""
-        inner = (max(folder.size, 1) for folder in self.folders if folder.holes)
+        inner = (max(folder.size, 1) for folder in self.folders if folder.has_holes)
         return self.node.size == sum(inner)
 
 
-class Dropped(Exception):
+class SnapshotsDropped(Exception):
     """Another session removed old snapshots during a scan: stored contents may be gone."""
 
 
-class Shelf:
+class SnapshotDatabase:
     """An open file of snapshots, for one thread.
 
     New contents wait in memory and are written in short transactions, so that a long scan blocks no
@@ -62,60 +62,62 @@ class Shelf:
 
     def __init__(self, base: sqlite3.Connection, packs: Path) -> None:
         self._base = base
-        self.objects = Objects(packs)
+        self.objects = HeldObjects(packs)
         """The contents that git holds too."""
         self._pieces: dict[bytes, tuple[int, bytes]] = {}
         self._weight = 0
 
     def put(self, content: bytes, *, packed: bool = True) -> bytes:
         """Store these bytes, compressed if that is worth it; return their name."""
-        name = named(content)
+        name = hash_content(content)
         if name in self._pieces:
             return name
-        if not packed or not self._has(name):  # uncompressed ones are small: no need to look
-            small = zlib.compress(content, 1) if packed and len(content) > TINY else content
+        if not packed or not self._has_piece(name):  # uncompressed ones are small: no need to look
+            small = (
+                zlib.compress(content, 1) if packed and len(content) > MIN_PACKED_BYTES else content
+            )
             shorter = len(small) < len(content)
             self._pieces[name] = (int(shorter), small if shorter else content)
             self._weight += len(self._pieces[name][1])
-            if self._weight > WAITING:
-                self.write()
+            if self._weight > MAX_PENDING_BYTES:
+                self.write_pending()
         return name
 
-    def _has(self, name: bytes) -> bool:
+    def _has_piece(self, name: bytes) -> bool:
         found = self._base.execute("select 1 from piece where name = ?", (name,))
         return found.fetchone() is not None
 
-    def write(self) -> None:
+    def write_pending(self) -> None:
         """Write the contents that wait in memory."""
         rows = [(name, *piece) for name, piece in self._pieces.items()]
         with self._transaction():
             self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
         self._pieces, self._weight = {}, 0
 
-    def save(self, snapshot: Snapshot | None, *, age: int) -> None:
+    def save_snapshot(self, snapshot: Snapshot | None, *, age: int) -> None:
         """Write everything that waits, and add the snapshot.
 
         Raises `SnapshotsDropped` if contents that existed before the scan may be gone since.
         """
         with self._transaction():
-            if self.age() != age:
-                raise Dropped
+            if self.read_generation() != age:
+                raise SnapshotsDropped
             rows = [(name, *piece) for name, piece in self._pieces.items()]
             self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
             if snapshot is not None:
-                self.add(snapshot)
+                self.add_snapshot(snapshot)
         self._pieces, self._weight = {}, 0
 
-    def remember(self, folders: dict[bytes, Seen], *, age: int) -> None:
+    def save_seen(self, folders: dict[bytes, SeenFolder], *, age: int) -> None:
         """Store the folders' last scans, so that the next session need not read them."""
         encode = msgspec.msgpack.Encoder().encode
         rows = [(path, encode(seen)) for path, seen in folders.items()]
         with self._transaction():
-            if self.age() == age:
+            if self.read_generation() == age:
                 self._base.executemany("insert or replace into folder values (?, ?)", rows)
 
     @contextmanager
-    def undisturbed(self) -> Generator[None]:
+    def block_pruning(self) -> Generator[None]:
         """Keep other sessions from removing anything for a while."""
         with self._transaction():
             yield
@@ -133,8 +135,8 @@ class Shelf:
 
     def get(self, name: bytes) -> bytes:
         """Return the bytes of that name; raises KeyError."""
-        if is_blob(name):
-            return self.objects.blob(name[1:])
+        if is_git_blob(name):
+            return self.objects.read_blob(name[1:])
         if name in self._pieces:
             packed, content = self._pieces[name]
             return zlib.decompress(content) if packed else content
@@ -144,17 +146,17 @@ class Shelf:
             raise KeyError(name.hex())
         return zlib.decompress(row[1]) if row[0] else row[1]
 
-    def listing(self, name: bytes) -> tuple[Node, ...]:
+    def listing(self, name: bytes) -> tuple[SnapshotNode, ...]:
         """Return the nodes in a folder."""
-        return msgspec.msgpack.decode(self.get(name), type=tuple[Node, ...])
+        return msgspec.msgpack.decode(self.get(name), type=tuple[SnapshotNode, ...])
 
-    def seen(self) -> dict[bytes, Seen]:
+    def load_seen(self) -> dict[bytes, SeenFolder]:
         """Return the last scans of all folders."""
         rows: Iterable[tuple[bytes, bytes]] = self._base.execute("select path, seen from folder")
-        decoder = msgspec.msgpack.Decoder(Seen)
+        decoder = msgspec.msgpack.Decoder(SeenFolder)
         return {path: decoder.decode(seen) for path, seen in rows}
 
-    def add(self, snapshot: Snapshot) -> None:
+    def add_snapshot(self, snapshot: Snapshot) -> None:
         """Add a snapshot."""
         roots = msgspec.msgpack.encode(snapshot.roots)
         row = (snapshot.name, snapshot.at, snapshot.why, roots)
@@ -163,12 +165,12 @@ class Shelf:
     def find(self, name: str) -> Snapshot | None:
         """Return the snapshot of that name; None if there is none."""
         where = "select * from snapshot where name = ?"
-        return next(map(_snapshot, self._base.execute(where, (name,))), None)
+        return next(map(_decode_snapshot, self._base.execute(where, (name,))), None)
 
     def newest(self, limit: int = -1) -> Iterator[Snapshot]:
         """Yield the snapshots, the newest first."""
         where = "select * from snapshot order by rowid desc limit ?"
-        yield from map(_snapshot, self._base.execute(where, (limit,)).fetchall())
+        yield from map(_decode_snapshot, self._base.execute(where, (limit,)).fetchall())
 
     def size(self) -> int:
         """Return the bytes taken, without what git has too."""
@@ -184,7 +186,7 @@ class Shelf:
         if held <= count and self.size() <= limit:
             return 0
         with self._transaction():
-            gone, live = self._affordable(room=limit * 3 // 4, count=count * 9 // 10)
+            gone, live = self._choose_dropped(room=limit * 3 // 4, count=count * 9 // 10)
             self._base.executemany("delete from snapshot where name = ?", gone)
             self._base.execute("create temp table live (name blob primary key) without rowid")
             self._base.executemany("insert or ignore into live values (?)", ((n,) for n in live))
@@ -192,54 +194,56 @@ class Shelf:
             self._base.execute("drop table live")
             # Recorded scans may refer to removed pieces; the new number tells other sessions so.
             self._base.execute("delete from folder")
-            self._base.execute(f"pragma user_version = {_age()}")
-            self.objects.drop(live)
+            self._base.execute(f"pragma user_version = {_random_generation()}")
+            self.objects.drop_unused(live)
         return len(gone)
 
-    def age(self) -> int:
+    def read_generation(self) -> int:
         """Return a number that changes whenever a removal may have invalidated earlier scans."""
         (found,) = self._base.execute("pragma user_version").fetchone()
         return found
 
-    def _affordable(self, *, room: int, count: int) -> tuple[list[tuple[str]], set[bytes]]:
+    def _choose_dropped(self, *, room: int, count: int) -> tuple[list[tuple[str]], set[bytes]]:
         """Return the snapshots to remove, and the pieces of those that stay: always the newest."""
         gone: list[tuple[str]] = []
         live: set[bytes] = set()
         for number, snapshot in enumerate(self.newest()):
-            fresh = set[bytes]() if gone else self._reached(snapshot, live)
-            room -= sum(map(self._length, fresh))
+            fresh = set[bytes]() if gone else self._find_new_pieces(snapshot, live)
+            room -= sum(map(self._piece_length, fresh))
             if gone or (number and (room < 0 or number >= count)):
                 gone.append((snapshot.name,))
             else:
                 live |= fresh
         return gone, live
 
-    def _reached(self, snapshot: Snapshot, live: set[bytes]) -> set[bytes]:
+    def _find_new_pieces(self, snapshot: Snapshot, live: set[bytes]) -> set[bytes]:
         """Return the pieces of a snapshot that are not yet among the live ones."""
         waiting = [root.node for root in snapshot.roots if root.node is not None]
         reached: set[bytes] = set()
         while waiting:
             node = waiting.pop()
-            for name in node.parts if not node.link else ():
+            for name in node.parts if not node.is_link else ():
                 if name not in live and name not in reached:
                     reached.add(name)
-                    waiting += self.listing(name) if node.folder else ()
+                    waiting += self.listing(name) if node.is_folder else ()
         return reached
 
-    def _length(self, name: bytes) -> int:
+    def _piece_length(self, name: bytes) -> int:
         found = self._base.execute("select length(content) from piece where name = ?", (name,))
         row: tuple[int] | None = found.fetchone()
         return row[0] if row else 0
 
 
 @contextmanager
-def opened(path: Path) -> Generator[Shelf]:
+def open_snapshot_database(path: Path) -> Generator[SnapshotDatabase]:
     """Open the file of snapshots. Raises OSError."""
     try:
         blobs.make_folders(path.parent)
-        with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
-            _prepare(base, path)
-            shelf = Shelf(base, path.with_suffix(".packs"))
+        with closing(
+            sqlite3.connect(path, timeout=DATABASE_TIMEOUT_SECONDS, isolation_level=None)
+        ) as base:
+            _prepare_database(base, path)
+            shelf = SnapshotDatabase(base, path.with_suffix(".packs"))
             with closing(shelf.objects):
                 yield shelf
     except sqlite3.Error as error:
@@ -247,28 +251,28 @@ def opened(path: Path) -> Generator[Shelf]:
         raise OSError(number, f"snapshots: {error}", str(path)) from error
 
 
-def _prepare(base: sqlite3.Connection, path: Path) -> None:
+def _prepare_database(base: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file and give it a generation."""
     base.execute("pragma cache_size = -65536")
     if base.execute("pragma user_version").fetchone()[0]:
         return
     path.chmod(0o600)
-    base.executescript(TABLES)
+    base.executescript(SNAPSHOT_TABLES)
     base.execute("begin immediate")
     if not base.execute("pragma user_version").fetchone()[0]:
-        base.execute(f"pragma user_version = {_age()}")
+        base.execute(f"pragma user_version = {_random_generation()}")
     base.execute("commit")
 
 
-def _age() -> int:
+def _random_generation() -> int:
     return 1 + int.from_bytes(os.urandom(3))
 
 
-def named(content: bytes) -> bytes:
+def hash_content(content: bytes) -> bytes:
     """Return the name of some bytes, a hash."""
     return blake2b(content, digest_size=20).digest()
 
 
-def _snapshot(row: tuple[str, float, str, bytes]) -> Snapshot:
+def _decode_snapshot(row: tuple[str, float, str, bytes]) -> Snapshot:
     name, at, why, roots = row
-    return Snapshot(name, at, why, msgspec.msgpack.decode(roots, type=tuple[Root, ...]))
+    return Snapshot(name, at, why, msgspec.msgpack.decode(roots, type=tuple[SnapshotRoot, ...]))

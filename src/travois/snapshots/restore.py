@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from travois.snapshots.database import Shelf
-from travois.snapshots.scan import DRAFT
-from travois.snapshots.tree import Change, Node
+from travois.snapshots.database import SnapshotDatabase
+from travois.snapshots.scan import DRAFT_PREFIX
+from travois.snapshots.tree import PathChange, SnapshotNode
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RestoreOutcome(msgspec.Struct, frozen=True):
     """The number of restored and deleted paths, and the failures."""
 
     restored: int = 0
@@ -24,22 +24,22 @@ class Outcome(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
 
 
-def restore(shelf: Shelf, changes: list[Change]) -> Outcome:
+def restore_changes(shelf: SnapshotDatabase, changes: list[PathChange]) -> RestoreOutcome:
     """Delete from the inside out, then restore from the outside in."""
-    going = [change for change in reversed(changes) if _goes(change)]
+    going = [change for change in reversed(changes) if _must_remove_first(change)]
     coming = [change for change in changes if change.new is not None]
     failed: list[str] = []
     for change in going:
-        _try(_take, change, failed)
+        _try_change(_remove_old, change, failed)
     for change in coming:
-        _try(lambda change: _bring(shelf, change), change, failed)
+        _try_change(lambda change: _write_new(shelf, change), change, failed)
     for change in reversed(coming):  # modes last: a read-only folder must be filled first
-        _try(_finish, change, failed)
+        _try_change(_restore_metadata, change, failed)
     gone = sum(change.new is None for change in going)
-    return Outcome(len(coming), gone, tuple(dict.fromkeys(failed)))
+    return RestoreOutcome(len(coming), gone, tuple(dict.fromkeys(failed)))
 
 
-def _try(act: Callable[[Change], None], change: Change, failed: list[str]) -> None:
+def _try_change(act: Callable[[PathChange], None], change: PathChange, failed: list[str]) -> None:
     try:
         act(change)
     except OSError as error:
@@ -48,51 +48,53 @@ def _try(act: Callable[[Change], None], change: Change, failed: list[str]) -> No
         failed.append(f"{os.fsdecode(change.path)}: its content is missing from the snapshots")
 
 
-def _goes(change: Change) -> bool:
+def _must_remove_first(change: PathChange) -> bool:
     """Return whether the existing path must be removed first, rather than replaced at once."""
     old, new = change.old, change.new
-    return old is not None and (new is None or old.folder != new.folder)
+    return old is not None and (new is None or old.is_folder != new.is_folder)
 
 
-def _take(change: Change) -> None:
+def _remove_old(change: PathChange) -> None:
     assert change.old is not None
-    with _parent(change.path) as (fd, name), suppress(FileNotFoundError):
-        if change.old.folder:
+    with _open_parent_folder(change.path) as (fd, name), suppress(FileNotFoundError):
+        if change.old.is_folder:
             os.rmdir(name, dir_fd=fd)
         else:
             os.unlink(name, dir_fd=fd)
 
 
-def _bring(shelf: Shelf, change: Change) -> None:
+def _write_new(shelf: SnapshotDatabase, change: PathChange) -> None:
     """Create or replace a path; a file or link appears under its name only when it is complete."""
     old, new = change.old, change.new
     assert new is not None
-    with _parent(change.path) as (fd, name):
-        if new.folder:
+    with _open_parent_folder(change.path) as (fd, name):
+        if new.is_folder:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=fd)
             return
-        if old is not None and _same_content(old, new):
+        if old is not None and _is_same_content(old, new):
             return
-        draft = DRAFT + os.urandom(6).hex().encode()
+        draft = DRAFT_PREFIX + os.urandom(6).hex().encode()
         try:
-            if new.link:
+            if new.is_link:
                 os.symlink(new.parts[0], draft, dir_fd=fd)
             else:
-                _write(shelf, new, draft, folder=fd)
+                _write_file_draft(shelf, new, draft, folder=fd)
             os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft, dir_fd=fd)
 
 
-def _same_content(one: Node, other: Node) -> bool:
+def _is_same_content(one: SnapshotNode, other: SnapshotNode) -> bool:
     return (stat.S_IFMT(one.mode), one.parts) == (stat.S_IFMT(other.mode), other.parts)
 
 
-def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
+def _write_file_draft(
+    shelf: SnapshotDatabase, node: SnapshotNode, draft: bytes, *, folder: int
+) -> None:
     """Write a file's content to a draft, or link it where git's object is the file."""
-    held = shelf.objects.pack(node.parts[0]) if len(node.parts) == 1 else None
+    held = shelf.objects.locate_pack(node.parts[0]) if len(node.parts) == 1 else None
     if held is not None and held.exists():
         with suppress(OSError):
             os.link(held, draft, dst_dir_fd=folder)
@@ -107,28 +109,28 @@ def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
         os.fchmod(file.fileno(), stat.S_IMODE(node.mode))
 
 
-def _finish(change: Change) -> None:
+def _restore_metadata(change: PathChange) -> None:
     """Set owner and mode, which creating the path need not have given it."""
     new = change.new
     assert new is not None
-    with _parent(change.path) as (fd, name):
+    with _open_parent_folder(change.path) as (fd, name):
         found = os.lstat(name, dir_fd=fd)
         if (found.st_uid, found.st_gid) != new.owner:
             with suppress(PermissionError):
                 os.chown(name, *new.owner, dir_fd=fd, follow_symlinks=False)
         alike = stat.S_IFMT(found.st_mode) == stat.S_IFMT(new.mode)
-        if alike and not new.link and found.st_mode != new.mode:
+        if alike and not new.is_link and found.st_mode != new.mode:
             os.chmod(name, stat.S_IMODE(new.mode), dir_fd=fd)
 
 
 @contextmanager
-def _parent(path: bytes) -> Generator[tuple[int, bytes]]:
+def _open_parent_folder(path: bytes) -> Generator[tuple[int, bytes]]:
     """Open the folder of a path without following a link, made writable for a while."""
     *folders, name = path.split(b"/")[1:]
-    fd = os.open(b"/", FOLDER)
+    fd = os.open(b"/", OPEN_FOLDER_FLAGS)
     try:
         for folder in folders:
-            inner = os.open(folder, FOLDER, dir_fd=fd)
+            inner = os.open(folder, OPEN_FOLDER_FLAGS, dir_fd=fd)
             os.close(fd)
             fd = inner
         mode = stat.S_IMODE(os.fstat(fd).st_mode)

@@ -12,61 +12,61 @@ import msgspec
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Rewound
 from travois.sessions.session import Session
-from travois.snapshots.before_call import ENDED
-from travois.snapshots.restore import Outcome
+from travois.snapshots.before_call import AFTER_TURN
+from travois.snapshots.restore import RestoreOutcome
 from travois.snapshots.snapshots import (
-    NONE,
-    REWINDING,
-    REWOUND,
-    Mark,
+    AFTER_REWIND,
+    BEFORE_REWIND,
+    NO_SNAPSHOT,
+    SnapshotMark,
     Snapshots,
-    is_pause,
-    marked,
-    marks,
-    turns,
+    build_snapshot_fact,
+    has_pause_between,
+    list_snapshot_marks,
+    list_turns,
 )
-from travois.snapshots.tree import Change, Root, Snapshot, within
+from travois.snapshots.tree import PathChange, Snapshot, SnapshotRoot, is_below_folder
 
-Part = Literal["all", "conversation"]
-GIT = re.compile(rb"(.*?/\.git)/.*", re.DOTALL)
-FLEETING = re.compile(
+RewindPart = Literal["all", "conversation"]
+GIT_FOLDER_FILE = re.compile(rb"(.*?/\.git)/.*", re.DOTALL)
+FLEETING_GIT_FILE = re.compile(
     rb".*/\.git/(.*/)?(index|[A-Z_]+_HEAD|COMMIT_EDITMSG|[^/]*\.lock|gc\.\w+|objects(/.*)?)",
     re.DOTALL,
 )
 """Git files that change also when somebody only looks, and that git can do without."""
 
 
-class Way(msgspec.Struct, frozen=True):
+class RewindPlan(msgspec.Struct, frozen=True):
     """A plan for a rewind: the entry to return to, and the file changes it takes."""
 
     to: int
     """The last entry that stands; 0 if the conversation stays as it is."""
     here: str
     """The snapshot of the present state; `NO_SNAPSHOT` if files are not involved."""
-    changes: tuple[Change, ...] = ()
-    theirs: tuple[Change, ...] = ()
+    changes: tuple[PathChange, ...] = ()
+    theirs: tuple[PathChange, ...] = ()
     """Changes to files that others have changed since: skipped unless asked for."""
 
 
-def before_turn(
-    entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: Part = "all"
-) -> Way:
+def plan_rewind_to_turn(
+    entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: RewindPart = "all"
+) -> RewindPlan:
     """Plan the rewind to the end of a turn; number 0 is the beginning."""
-    said = turns(entries)
+    said = list_turns(entries)
     if not 0 <= number < len(said):
         plural = "" if len(said) == 1 else "s"
         why = f"the conversation has {len(said)} turn{plural}" if said else "nothing was said yet"
         raise UserError(f"Turn {number} not found", why=why, fix="Use --list to see the turns.")
     point = said[number].before
     if part == "conversation":
-        return Way(point, NONE)
-    later = [mark for mark in marks(entries) if mark.seq > point]
-    if later and later[0].why == ENDED:
-        raise _lost("no snapshot was taken before they changed")
-    return _way(keeper, point, later, later, since=entries[-1].at)
+        return RewindPlan(point, NO_SNAPSHOT)
+    later = [mark for mark in list_snapshot_marks(entries) if mark.seq > point]
+    if later and later[0].why == AFTER_TURN:
+        raise _files_lost_error("no snapshot was taken before they changed")
+    return _build_rewind_plan(keeper, point, later, later, since=entries[-1].at)
 
 
-def before_rewind(entries: Sequence[Entry], keeper: Snapshots) -> Way:
+def plan_rewind_undo(entries: Sequence[Entry], keeper: Snapshots) -> RewindPlan:
     """Plan the return to where the last rewind began."""
     found = [at for at, entry in enumerate(entries) if _begins_rewind(entry)]
     if not found:
@@ -74,141 +74,168 @@ def before_rewind(entries: Sequence[Entry], keeper: Snapshots) -> Way:
     start = entries[found[-1]]
     after = entries[found[-1] + 1 :]
     spoken = bool(after) and isinstance(after[0].fact, Rewound)
-    begun = marks((start,))
-    later = [mark for mark in marks(after) if mark.seq > start.seq]
+    begun = list_snapshot_marks((start,))
+    later = [mark for mark in list_snapshot_marks(after) if mark.seq > start.seq]
     point = entries[found[-1] - 1].seq if spoken else 0
-    return _way(keeper, point, begun, later, since=entries[-1].at)
+    return _build_rewind_plan(keeper, point, begun, later, since=entries[-1].at)
 
 
-def at_snapshot(entries: Sequence[Entry], keeper: Snapshots, *, name: str) -> Way:
+def plan_rewind_to_snapshot(
+    entries: Sequence[Entry], keeper: Snapshots, *, name: str
+) -> RewindPlan:
     """Plan restoring only the files of one snapshot."""
-    found = marks(entries)
+    found = list_snapshot_marks(entries)
     at = next((i for i, mark in enumerate(found) if mark.name == name), None)
     if at is None:
         raise UserError(f"Snapshot {name!r} not found in this session", fix="See --list.")
-    return _way(keeper, 0, found[at:], found[at:], since=entries[-1].at)
+    return _build_rewind_plan(keeper, 0, found[at:], found[at:], since=entries[-1].at)
 
 
-def go(
+def apply_rewind(
     session: Session,
     keeper: Snapshots,
-    way: Way,
+    way: RewindPlan,
     *,
     wrote: Callable[[str], None] = lambda path: None,
-) -> Outcome:
+) -> RestoreOutcome:
     """Carry out a rewind, which can itself be undone.
 
     `wrote` is called with each path.
     """
     # On disk before the first file changes, so that even a half rewind can be undone.
-    session.append(marked(way.here, REWINDING))
+    session.append(build_snapshot_fact(way.here, BEFORE_REWIND))
     session.sync()
-    outcome = keeper.restore(list(way.changes)) if way.changes else Outcome()
+    outcome = keeper.restore(list(way.changes)) if way.changes else RestoreOutcome()
     for change in way.changes:
         wrote(os.fsdecode(change.path))
     if way.to:
         session.append(Rewound(way.to))
-    name = NONE if way.here == NONE else _take(keeper, REWOUND, _one(keeper, way.here).roots)
-    session.append(marked(name, REWOUND))
+    name = (
+        NO_SNAPSHOT
+        if way.here == NO_SNAPSHOT
+        else _take_covering_snapshot(keeper, AFTER_REWIND, _load_snapshot(keeper, way.here).roots)
+    )
+    session.append(build_snapshot_fact(name, AFTER_REWIND))
     session.sync()
     return outcome
 
 
 def _begins_rewind(entry: Entry) -> bool:
     fact = entry.fact
-    return isinstance(fact, Changed) and fact.what == "snapshot" and fact.value.endswith(REWINDING)
+    return (
+        isinstance(fact, Changed) and fact.what == "snapshot" and fact.value.endswith(BEFORE_REWIND)
+    )
 
 
-def _way(keeper: Snapshots, point: int, goal: list[Mark], gaps: list[Mark], *, since: float) -> Way:
+def _build_rewind_plan(
+    keeper: Snapshots,
+    point: int,
+    goal: list[SnapshotMark],
+    gaps: list[SnapshotMark],
+    *,
+    since: float,
+) -> RewindPlan:
     """Compare the present files with the goal's snapshots; of two, the first one counts."""
     if not goal:
-        return Way(point, NONE)
-    told = _found(keeper, goal)
-    here = _take(keeper, REWINDING, [root for snapshot in told for root in snapshot.roots])
-    now = _one(keeper, here)
+        return RewindPlan(point, NO_SNAPSHOT)
+    told = _load_goal_snapshots(keeper, goal)
+    here = _take_covering_snapshot(
+        keeper, BEFORE_REWIND, [root for snapshot in told for root in snapshot.roots]
+    )
+    now = _load_snapshot(keeper, here)
     wanted = keeper.compare((now,), told)
-    found = _others(keeper, gaps, now, since=since).intersection(_paths(wanted))
-    others = {_unit(path) for path in found}
-    theirs = tuple(change for change in wanted if _unit(change.path) in others)
+    found = _find_changes_by_others(keeper, gaps, now, since=since).intersection(
+        _list_changed_files(wanted)
+    )
+    others = {_group_by_repository(path) for path in found}
+    theirs = tuple(change for change in wanted if _group_by_repository(change.path) in others)
     ours = (change for change in wanted if change not in theirs)
-    return Way(point, here, tuple(c for c in ours if not _holds(c, others)), theirs)
+    return RewindPlan(
+        point, here, tuple(c for c in ours if not _would_remove_others(c, others)), theirs
+    )
 
 
-def _take(keeper: Snapshots, why: str, roots: Sequence[Root]) -> str:
+def _take_covering_snapshot(keeper: Snapshots, why: str, roots: Sequence[SnapshotRoot]) -> str:
     """Take a snapshot of the paths that others cover: the workspace, or single paths."""
     folders = {root.path for root in roots if not root.whole}
     single = sorted({root.path for root in roots if root.whole})
     if not folders:
         return keeper.take_files(why, single).name
-    keeper.cover(folders)
+    keeper.add_folders(folders)
     return keeper.take(why, single)
 
 
-def _holds(change: Change, others: set[bytes]) -> bool:
+def _would_remove_others(change: PathChange, others: set[bytes]) -> bool:
     """Return whether a change would remove a folder with files that others have added."""
-    going = change.new is None and change.old is not None and change.old.folder
-    return going and any(within(path, change.path) for path in others)
+    going = change.new is None and change.old is not None and change.old.is_folder
+    return going and any(is_below_folder(path, change.path) for path in others)
 
 
-def _found(keeper: Snapshots, goal: list[Mark]) -> list[Snapshot]:
+def _load_goal_snapshots(keeper: Snapshots, goal: list[SnapshotMark]) -> list[Snapshot]:
     found = [keeper.find(mark.name) for mark in goal]
     if found and found[0] is None:
-        raise _lost("that snapshot was removed to make room for newer ones")
+        raise _files_lost_error("that snapshot was removed to make room for newer ones")
     return [snapshot for snapshot in found if snapshot is not None]
 
 
-def _one(keeper: Snapshots, name: str) -> Snapshot:
+def _load_snapshot(keeper: Snapshots, name: str) -> Snapshot:
     found = keeper.find(name)
     assert found is not None
     return found
 
 
-def _others(keeper: Snapshots, gaps: list[Mark], now: Snapshot, *, since: float) -> set[bytes]:
+def _find_changes_by_others(
+    keeper: Snapshots, gaps: list[SnapshotMark], now: Snapshot, *, since: float
+) -> set[bytes]:
     """Return the paths that others than the harness have changed, as far as can be known."""
     found: list[bytes] = []
     before: list[Snapshot] = []
     """The states that earlier turns have left, the last one first."""
     during: list[Snapshot] = []
     for number, mark in enumerate(gaps):
-        if number and is_pause(gaps[number - 1], mark):
+        if number and has_pause_between(gaps[number - 1], mark):
             before, during = [*during[-1:], *before], []
         if (snapshot := keeper.find(mark.name)) is not None:
             covered = {root.path for one in during for root in one.roots}
-            changed = _paths(keeper.compare(before, (snapshot,))) if before else []
-            found += (path for path in changed if not _lies_in(path, covered))
+            changed = _list_changed_files(keeper.compare(before, (snapshot,))) if before else []
+            found += (path for path in changed if not _is_in_folders(path, covered))
             during.append(snapshot)
     before = [*during[-1:], *before]
     if before:
-        changed = _paths(keeper.compare(before, (now,)))
-        found += changed if gaps[-1].last else [p for p in changed if _changed_since(p, since)]
-    return {path for path in found if not FLEETING.fullmatch(path)}
+        changed = _list_changed_files(keeper.compare(before, (now,)))
+        found += (
+            changed
+            if gaps[-1].is_last_of_turn
+            else [p for p in changed if _has_changed_since(p, since)]
+        )
+    return {path for path in found if not FLEETING_GIT_FILE.fullmatch(path)}
 
 
-def _lies_in(path: bytes, folders: set[bytes]) -> bool:
+def _is_in_folders(path: bytes, folders: set[bytes]) -> bool:
     """Return whether a path was covered earlier in its turn: later changes are the turn's own."""
-    return any(path == folder or within(path, folder) for folder in folders)
+    return any(path == folder or is_below_folder(path, folder) for folder in folders)
 
 
-def _paths(changes: Iterable[Change]) -> list[bytes]:
+def _list_changed_files(changes: Iterable[PathChange]) -> list[bytes]:
     """Return the changed paths besides folders, which matter only for their contents."""
     nodes = ((change.path, change.new or change.old) for change in changes)
-    return [path for path, node in nodes if node is not None and not node.folder]
+    return [path for path, node in nodes if node is not None and not node.is_folder]
 
 
-def _unit(path: bytes) -> bytes:
+def _group_by_repository(path: bytes) -> bytes:
     """Return a path, or the repository of a file in `.git`: its files go together or not at all."""
-    found = GIT.fullmatch(path)
+    found = GIT_FOLDER_FILE.fullmatch(path)
     return found[1] if found else path
 
 
-def _changed_since(path: bytes, when: float) -> bool:
+def _has_changed_since(path: bytes, when: float) -> bool:
     try:
         return os.lstat(path).st_ctime > when
     except OSError:
         return False
 
 
-def _lost(why: str) -> UserError:
+def _files_lost_error(why: str) -> UserError:
     return UserError(
         "Cannot restore the files of that turn",
         why=why,

@@ -21,19 +21,26 @@ from travois.core.facts import Changed, Ended, Entry, User
 from travois.core.view import keep_live_entries
 from travois.ports.world import SnapshotTaken
 from travois.sessions.home import find_verified_repository
-from travois.snapshots.before_call import ENDED
-from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
+from travois.snapshots.before_call import AFTER_TURN
+from travois.snapshots.tree import (
+    DiskState,
+    PathChange,
+    Snapshot,
+    SnapshotNode,
+    find_changes,
+    is_below_folder,
+)
 
 if TYPE_CHECKING:
-    from travois.snapshots.database import Shelf
-    from travois.snapshots.restore import Outcome
-    from travois.snapshots.take import Limits, Taken, Tree, Wanted
-    from travois.snapshots.worker_client import Worker
+    from travois.snapshots.database import SnapshotDatabase
+    from travois.snapshots.restore import RestoreOutcome
+    from travois.snapshots.take import SnapshotLimits, SnapshotRequest, TakenSnapshot, WatchedTree
+    from travois.snapshots.worker_client import SnapshotWorker
 
 
-LARGE = 5_000
+LARGE_TREE_NAMES = 5_000
 """A tree with more names than this is scanned in a worker process."""
-INDEX = struct.Struct(">4sII")
+GIT_INDEX_HEADER = struct.Struct(">4sII")
 
 
 class Snapshots:
@@ -46,15 +53,15 @@ class Snapshots:
         *,
         folders: Iterable[str],
         tell: Callable[[str], None] = lambda text: None,
-        limits: Limits | None = None,
+        limits: SnapshotLimits | None = None,
     ) -> None:
         self._path = home / "snapshots" / f"{key}.db"
         self._own = os.fsencode(os.path.realpath(home))
-        self._folders = tuple(_outermost(folders))
+        self._folders = tuple(_outermost_folders(folders))
         self._tell = tell
         self._limits = limits
-        self._tree: Tree | None = None
-        self._worker: Worker | None = None
+        self._tree: WatchedTree | None = None
+        self._worker: SnapshotWorker | None = None
         self._choosing = Lock()
         self._large: bool | None = None
         self._told: set[str] = set()
@@ -63,13 +70,13 @@ class Snapshots:
     def prepare(self) -> None:
         """Start to scan the workspace, if it is so large that this takes a while."""
         if self._large is None and self._worker is None:
-            Thread(target=self._start, daemon=True).start()
+            Thread(target=self._prepare_tree, daemon=True).start()
 
-    def _start(self) -> None:
-        self._here()  # loads its modules here, so that no edit waits for them
-        if self._is_large() and (worker := self._started()) is not None:
+    def _prepare_tree(self) -> None:
+        self._get_tree()  # loads its modules here, so that no edit waits for them
+        if self._is_large() and (worker := self._get_worker()) is not None:
             with suppress(OSError):  # the first snapshot will report the error
-                worker.prepare(self._wanted(""))
+                worker.prepare(self._build_request(""))
 
     async def snapshot_workspace(
         self,
@@ -83,12 +90,14 @@ class Snapshots:
 
         `heed` gets the number of visited files, if it takes a while. Raises OSError.
         """
-        wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
+        wanted = self._build_request(
+            why, also=map(os.fsencode, also), files=map(os.fsencode, files)
+        )
         tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None
         taken = await anyio.to_thread.run_sync(
-            lambda: self._taken(wanted, tell), abandon_on_cancel=True
+            lambda: self._take_snapshot(wanted, tell), abandon_on_cancel=True
         )
-        self._remark(taken.remarks)
+        self._report_remarks(taken.remarks)
         self._left_out = taken.left_out
         return SnapshotTaken(taken.name, taken.uncovered)
 
@@ -99,25 +108,27 @@ class Snapshots:
 
         Returns the snapshot's name and the paths that it covers. Raises OSError.
         """
-        from travois.snapshots.take import first_missing
+        from travois.snapshots.take import find_first_missing
 
-        files = tuple(dict.fromkeys(first_missing(os.fsencode(path)) for path in paths))
+        files = tuple(dict.fromkeys(find_first_missing(os.fsencode(path)) for path in paths))
         taken = await anyio.to_thread.run_sync(lambda: self.take_files(why, files))
-        self._remark(taken.remarks)
+        self._report_remarks(taken.remarks)
         return taken.name, tuple(map(os.fsdecode, files))
 
-    def _remark(self, remarks: Iterable[str]) -> None:
+    def _report_remarks(self, remarks: Iterable[str]) -> None:
         for remark in remarks:
             if remark not in self._told:
                 self._told.add(remark)
                 self._tell(remark)
 
-    def _taken(self, wanted: Wanted, heed: Callable[[int], None] | None) -> Taken:
-        if self._is_large() and (worker := self._started()) is not None:
+    def _take_snapshot(
+        self, wanted: SnapshotRequest, heed: Callable[[int], None] | None
+    ) -> TakenSnapshot:
+        if self._is_large() and (worker := self._get_worker()) is not None:
             return worker.take(wanted, heed or (lambda count: None))
-        taken = self._here().take(wanted)
-        self._here().remember()
-        self._large = taken.count > LARGE
+        taken = self._get_tree().take(wanted)
+        self._get_tree().save_seen()
+        self._large = taken.count > LARGE_TREE_NAMES
         return taken
 
     def take(
@@ -128,38 +139,42 @@ class Snapshots:
         files: Iterable[bytes] = (),
     ) -> str:
         """Take a snapshot of the workspace, at once and in this process."""
-        taken = self._here().take(self._wanted(why, also=also, files=files))
-        self._here().remember()
+        taken = self._get_tree().take(self._build_request(why, also=also, files=files))
+        self._get_tree().save_seen()
         if remarks is not None:
             remarks += taken.remarks
         return taken.name
 
-    def take_files(self, why: str, files: Iterable[bytes]) -> Taken:
+    def take_files(self, why: str, files: Iterable[bytes]) -> TakenSnapshot:
         """Save these files alone."""
-        return self._here().take(replace(self._wanted(why, files=files), folders=()))
+        return self._get_tree().take(replace(self._build_request(why, files=files), folders=()))
 
-    def _wanted(self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()) -> Wanted:
-        from travois.snapshots.take import Wanted
+    def _build_request(
+        self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()
+    ) -> SnapshotRequest:
+        from travois.snapshots.take import SnapshotRequest
 
-        return Wanted(why, self._folders, tuple(also), tuple(files))
+        return SnapshotRequest(why, self._folders, tuple(also), tuple(files))
 
-    def _here(self) -> Tree:
-        from travois.snapshots.take import Limits, Tree
+    def _get_tree(self) -> WatchedTree:
+        from travois.snapshots.take import SnapshotLimits, WatchedTree
 
         if self._tree is None:
-            limits = self._limits or Limits()
-            self._tree = Tree(self._path, self._own, limits=limits, listens=False)
+            limits = self._limits or SnapshotLimits()
+            self._tree = WatchedTree(self._path, self._own, limits=limits, listens=False)
         return self._tree
 
-    def _started(self) -> Worker | None:
+    def _get_worker(self) -> SnapshotWorker | None:
         """Return the worker process for large trees; None where none can be started."""
-        from travois.snapshots.take import Limits
-        from travois.snapshots.worker_client import Worker
+        from travois.snapshots.take import SnapshotLimits
+        from travois.snapshots.worker_client import SnapshotWorker
 
         with self._choosing:
-            if self._worker is None or not self._worker.alive:
+            if self._worker is None or not self._worker.is_alive:
                 try:
-                    self._worker = Worker(self._path, self._own, self._limits or Limits())
+                    self._worker = SnapshotWorker(
+                        self._path, self._own, self._limits or SnapshotLimits()
+                    )
                 except OSError:
                     self._large = False
                     return None
@@ -168,17 +183,19 @@ class Snapshots:
     def _is_large(self) -> bool:
         """Return whether scanning the workspace takes longer than starting a process for it."""
         if self._large is None:
-            count = sum(_tracked_files(folder) for folder in self._folders)
-            for folder in self._folders if count <= LARGE else ():
-                count += _count(folder, LARGE - count)
-            self._large = count > LARGE
+            count = sum(_count_tracked_files(folder) for folder in self._folders)
+            for folder in self._folders if count <= LARGE_TREE_NAMES else ():
+                count += _count_names(folder, LARGE_TREE_NAMES - count)
+            self._large = count > LARGE_TREE_NAMES
         return self._large
 
     def list_uncovered(self) -> tuple[str, ...]:
         """Return the existing paths of the workspace that are not covered, without a new scan."""
-        from travois.snapshots.scan import AGAIN
+        from travois.snapshots.scan import REBUILDABLE_FOLDERS
 
-        named = (os.path.join(folder, name) for folder in self._folders for name in AGAIN)
+        named = (
+            os.path.join(folder, name) for folder in self._folders for name in REBUILDABLE_FOLDERS
+        )
         known = dict.fromkeys((*map(os.fsdecode, named), *self._left_out))
         return tuple(path for path in known if os.path.lexists(path))
 
@@ -188,7 +205,7 @@ class Snapshots:
             self._worker.close()
             self._worker = None
 
-    def cover(self, paths: Iterable[bytes]) -> None:
+    def add_folders(self, paths: Iterable[bytes]) -> None:
         """Cover these folders too, wherever this session began."""
         self._folders = tuple(dict.fromkeys((*self._folders, *paths)))
 
@@ -197,55 +214,55 @@ class Snapshots:
         with self._open() as shelf:
             return shelf.find(name)
 
-    def compare(self, old: Iterable[Snapshot], new: Iterable[Snapshot]) -> list[Change]:
+    def compare(self, old: Iterable[Snapshot], new: Iterable[Snapshot]) -> list[PathChange]:
         """Return the differences between two sets of snapshots."""
         with self._open() as shelf:
-            return list(changes(State(shelf, old), State(shelf, new)))
+            return list(find_changes(DiskState(shelf, old), DiskState(shelf, new)))
 
-    def restore(self, wanted: list[Change]) -> Outcome:
+    def restore(self, wanted: list[PathChange]) -> RestoreOutcome:
         """Apply these changes to the disk."""
-        from travois.snapshots.restore import restore
+        from travois.snapshots.restore import restore_changes
 
-        with self._open() as shelf, shelf.undisturbed():
-            return restore(shelf, wanted)
+        with self._open() as shelf, shelf.block_pruning():
+            return restore_changes(shelf, wanted)
 
-    def _open(self) -> AbstractContextManager[Shelf]:
+    def _open(self) -> AbstractContextManager[SnapshotDatabase]:
         # Late, since it loads sqlite3: most sessions start without a look at their snapshots.
-        from travois.snapshots.database import opened
+        from travois.snapshots.database import open_snapshot_database
 
-        return opened(self._path)
+        return open_snapshot_database(self._path)
 
-    def content(self, node: Node | None) -> bytes:
+    def read_content(self, node: SnapshotNode | None) -> bytes:
         """Return a file's content or a link's target; empty for one that could not be read."""
-        if node is None or node.folder:
+        if node is None or node.is_folder:
             return b""
         with self._open() as shelf, suppress(KeyError):
-            return b"".join(node.parts if node.link else map(shelf.get, node.parts))
+            return b"".join(node.parts if node.is_link else map(shelf.get, node.parts))
         return b""
 
 
-def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
+def _outermost_folders(folders: Iterable[str]) -> Iterator[bytes]:
     """Yield the folders that lie in no other one, with their repositories."""
     found: dict[bytes, None] = {}
     for folder in map(os.path.realpath, folders):
         top, git = find_verified_repository(folder)
         found |= dict.fromkeys(os.fsencode(path) for path in (folder, top, git) if path)
     for path in found:
-        if not any(within(path, other) for other in found):
+        if not any(is_below_folder(path, other) for other in found):
             yield path
 
 
-def _tracked_files(folder: bytes) -> int:
+def _count_tracked_files(folder: bytes) -> int:
     """Return the number of files that git tracks in a folder, according to its index header."""
     try:
         with open(folder + b"/.git/index", "rb") as file:
-            magic, _, count = INDEX.unpack(file.read(INDEX.size))
+            magic, _, count = GIT_INDEX_HEADER.unpack(file.read(GIT_INDEX_HEADER.size))
             return count if magic == b"DIRC" else 0
     except (OSError, struct.error):
         return 0
 
 
-def _count(folder: bytes, most: int) -> int:
+def _count_names(folder: bytes, most: int) -> int:
     """Count the names in a folder, up to a few more than `most`."""
     count = 0
     for _, folders, files in os.walk(folder):
@@ -258,16 +275,16 @@ def _count(folder: bytes, most: int) -> int:
 # The snapshots of each turn, derived from the log alone.
 
 
-WHAT = "snapshot"
+SNAPSHOT_FACT = "snapshot"
 """The key of the facts that record a snapshot."""
-REWOUND = "after a rewind"
-REWINDING = "before a rewind"
+AFTER_REWIND = "after a rewind"
+BEFORE_REWIND = "before a rewind"
 """The reasons of snapshots around a rewind, which matter later."""
-NONE = "-"
+NO_SNAPSHOT = "-"
 """In place of a snapshot's name, where only the conversation is rewound."""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ConversationTurn(msgspec.Struct, frozen=True):
     """A user message; the conversation before it ends with entry `before`."""
 
     number: int
@@ -276,7 +293,7 @@ class Turn(msgspec.Struct, frozen=True):
     text: str
 
 
-class Mark(msgspec.Struct, frozen=True):
+class SnapshotMark(msgspec.Struct, frozen=True):
     """A snapshot and its place in the log."""
 
     seq: int
@@ -286,25 +303,27 @@ class Mark(msgspec.Struct, frozen=True):
     why: str
 
     @property
-    def last(self) -> bool:
+    def is_last_of_turn(self) -> bool:
         """Whether the harness changed nothing from here to the next one."""
-        return self.why in (ENDED, REWOUND)
+        return self.why in (AFTER_TURN, AFTER_REWIND)
 
 
-def marked(name: str, why: str) -> Changed:
+def build_snapshot_fact(name: str, why: str) -> Changed:
     """Return the fact that a snapshot was taken here."""
-    return Changed(WHAT, f"{name} {why}")
+    return Changed(SNAPSHOT_FACT, f"{name} {why}")
 
 
-def turns(entries: Iterable[Entry]) -> list[Turn]:
+def list_turns(entries: Iterable[Entry]) -> list[ConversationTurn]:
     """Return the user messages that were not rewound."""
-    found: list[Turn] = []
+    found: list[ConversationTurn] = []
     ended = 0
     for entry in keep_live_entries(list(entries)):
         match entry.fact:
             case User(origin="human", content=content):
                 before = ended or entry.seq - 1
-                found.append(Turn(len(found) + 1, before, entry.at, extract_text(content)))
+                found.append(
+                    ConversationTurn(len(found) + 1, before, entry.at, extract_text(content))
+                )
                 ended = 0
             case Ended():
                 ended = entry.seq
@@ -313,9 +332,9 @@ def turns(entries: Iterable[Entry]) -> list[Turn]:
     return found
 
 
-def marks(entries: Iterable[Entry]) -> list[Mark]:
+def list_snapshot_marks(entries: Iterable[Entry]) -> list[SnapshotMark]:
     """Return the snapshots in the part of the log that was not rewound."""
-    found: list[Mark] = []
+    found: list[SnapshotMark] = []
     ended = 0
     for entry in keep_live_entries(list(entries)):
         match entry.fact:
@@ -323,12 +342,12 @@ def marks(entries: Iterable[Entry]) -> list[Mark]:
                 ended += 1
             case Changed(what="snapshot", value=value):
                 name, _, why = value.partition(" ")
-                found += [Mark(entry.seq, ended, name, why)] if name != NONE else []
+                found += [SnapshotMark(entry.seq, ended, name, why)] if name != NO_SNAPSHOT else []
             case _:
                 pass
     return found
 
 
-def is_pause(one: Mark, other: Mark) -> bool:
+def has_pause_between(one: SnapshotMark, other: SnapshotMark) -> bool:
     """Return whether others may have changed files between two marks, outside of any turn."""
-    return one.last or one.ended != other.ended
+    return one.is_last_of_turn or one.ended != other.ended

@@ -13,7 +13,7 @@ from travois.permissions.shell.plan import CommandPlan
 if TYPE_CHECKING:
     from travois.permissions.shell.destruction import PossibleLoss
 
-SHOWN = 4
+MAX_LISTED_PATHS = 4
 """The most paths that a question names."""
 MAX_RESTORED_BYTES = 256 << 20
 MAX_COUNTED_FILES = 20_000
@@ -31,25 +31,27 @@ def find_losses(agent: Agent, plans: Iterable[CommandPlan]) -> list[PossibleLoss
 
 def warn_of_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
     """Return warnings about paths that a rewind will not restore if a command changes them."""
-    left_out = tuple(_uncovered(agent, plans))
+    left_out = tuple(_iterate_uncovered(agent, plans))
     if not left_out:
         return ()
-    more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-    return (f"a rewind does not restore {', '.join(left_out[:SHOWN])}{more}",)
+    more = (
+        f" and {len(left_out) - MAX_LISTED_PATHS} more" if len(left_out) > MAX_LISTED_PATHS else ""
+    )
+    return (f"a rewind does not restore {', '.join(left_out[:MAX_LISTED_PATHS])}{more}",)
 
 
 def find_unrecoverable(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
     """Return the paths that commands name to destroy and that no rewind would restore."""
     named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
-    there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
+    there = [path for path in named if os.path.lexists(path) and _is_in_workspace(agent, path)]
     if agent.world.snapshots is None:
-        return tuple(there[:SHOWN])
+        return tuple(there[:MAX_LISTED_PATHS])
     left_out = agent.world.snapshots.list_uncovered()
     apart = (p for p in there if any(is_inside(p, one) or is_inside(one, p) for one in left_out))
-    return tuple(path for path in apart if _is_too_large(path))[:SHOWN]
+    return tuple(path for path in apart if _is_too_large(path))[:MAX_LISTED_PATHS]
 
 
-def _is_of_workspace(agent: Agent, path: str) -> bool:
+def _is_in_workspace(agent: Agent, path: str) -> bool:
     return any(
         is_inside(path, folder) and path != folder for folder in agent.permissions.guard.folders
     )
@@ -60,26 +62,26 @@ def _is_too_large(path: str) -> bool:
     size = count = 0
     for folder, _, names in os.walk(path):
         for name in names:
-            stamp = _stamp(os.path.join(folder, name))
+            stamp = _stamp_path(os.path.join(folder, name))
             size, count = size + (stamp[1] if stamp else 0), count + 1
             if size > MAX_RESTORED_BYTES or count > MAX_COUNTED_FILES:
                 return True
-    stamp = _stamp(path)
+    stamp = _stamp_path(path)
     return bool(stamp) and not os.path.isdir(path) and stamp[1] > MAX_RESTORED_BYTES
 
 
 def stamp_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> dict[str, tuple[int, ...]]:
     """Record the state of uncovered paths before a command, to detect its changes afterwards."""
-    return {path: _stamp(path) for path in _uncovered(agent, plans)}
+    return {path: _stamp_path(path) for path in _iterate_uncovered(agent, plans)}
 
 
-def tell_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
+def warn_of_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Return notes about changed paths that a rewind will not restore."""
-    changed = [path for path, stamp in stamps.items() if _stamp(path) != stamp]
+    changed = [path for path, stamp in stamps.items() if _stamp_path(path) != stamp]
     return (f"A rewind will not restore what changed in {', '.join(changed)}.",) if changed else ()
 
 
-def _uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[str]:
+def _iterate_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[str]:
     """Yield what a snapshot before these commands leaves out; paths that they name are covered."""
     losses = find_losses(agent, plans) if agent.world.snapshots is not None else []
     if agent.world.snapshots is not None and losses:
@@ -89,7 +91,7 @@ def _uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[str]:
                 yield path
 
 
-def _stamp(path: str) -> tuple[int, ...]:
+def _stamp_path(path: str) -> tuple[int, ...]:
     try:
         found = os.lstat(path)
     except OSError:

@@ -16,27 +16,27 @@ from threading import Thread
 
 import msgspec
 
-from travois.snapshots.take import Limits, Taken, Tree, Wanted
+from travois.snapshots.take import SnapshotLimits, SnapshotRequest, TakenSnapshot, WatchedTree
 
-OFTEN = 0.1
+PROGRESS_INTERVAL_SECONDS = 0.1
 """Seconds between two progress reports."""
 
 
-class Started(msgspec.Struct, frozen=True):
+class WorkerSetup(msgspec.Struct, frozen=True):
     """The tree and the limits of a worker, its first input line."""
 
     path: str
     own: bytes
-    limits: Limits
+    limits: SnapshotLimits
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """A progress report, a snapshot that was taken, or an error."""
 
     number: int = 0
     """The number of the request that it answers."""
     count: int = 0
-    taken: Taken | None = None
+    taken: TakenSnapshot | None = None
     error: str = ""
     errno: int = 0
 
@@ -44,40 +44,42 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 def main() -> None:
     """Take one snapshot after the other, until standard input ends."""
     gc.disable()  # a hundred thousand lasting small objects without cycles
-    started = msgspec.json.decode(sys.stdin.buffer.readline(), type=Started)
-    tree = Tree(Path(started.path), started.own, limits=started.limits, listens=True)
-    waiting: SimpleQueue[Wanted] = SimpleQueue()
-    Thread(target=_read, args=(waiting,), daemon=True).start()
+    started = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSetup)
+    tree = WatchedTree(Path(started.path), started.own, limits=started.limits, listens=True)
+    waiting: SimpleQueue[SnapshotRequest] = SimpleQueue()
+    Thread(target=_read_requests, args=(waiting,), daemon=True).start()
     while True:
         wanted = waiting.get()
         try:
-            _say(Reply(wanted.number, taken=tree.take(wanted, heed=_Teller())))
+            _send_reply(
+                WorkerReply(wanted.number, taken=tree.take(wanted, heed=_ProgressReporter()))
+            )
             if waiting.empty():  # no request waits
-                tree.remember()
+                tree.save_seen()
         except OSError as error:
             why = error.strerror or str(error)
-            _say(Reply(wanted.number, error=why, errno=error.errno or 0))
+            _send_reply(WorkerReply(wanted.number, error=why, errno=error.errno or 0))
 
 
-def _read(waiting: SimpleQueue[Wanted]) -> None:
+def _read_requests(waiting: SimpleQueue[SnapshotRequest]) -> None:
     for line in sys.stdin.buffer:
-        waiting.put(msgspec.json.decode(line, type=Wanted))
+        waiting.put(msgspec.json.decode(line, type=SnapshotRequest))
     os._exit(0)
 
 
-class _Teller:
+class _ProgressReporter:
     """Reports the number of visited files at intervals."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + OFTEN
+        self._next = time.monotonic() + PROGRESS_INTERVAL_SECONDS
 
     def __call__(self, count: int) -> None:
         if time.monotonic() >= self._next:
-            self._next = time.monotonic() + OFTEN
-            _say(Reply(count=count))
+            self._next = time.monotonic() + PROGRESS_INTERVAL_SECONDS
+            _send_reply(WorkerReply(count=count))
 
 
-def _say(reply: Reply) -> None:
+def _send_reply(reply: WorkerReply) -> None:
     try:
         sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
         sys.stdout.buffer.flush()

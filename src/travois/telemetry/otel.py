@@ -645,7 +645,7 @@ async def observe_session(
         agent.world.processes,
     )
     if isinstance(processes, LocalProcesses):
-        processes.export("TRACEPARENT", observer.place.traceparent)
+        processes.export_variable("TRACEPARENT", observer.place.traceparent)
     with ExitStack() as watches:
         async with anyio.create_task_group() as group:
 

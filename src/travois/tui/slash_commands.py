@@ -43,7 +43,7 @@ from travois.sessions.catalog import SessionSummary, find_session
 from travois.settings.sources import ANSWERS_SOURCE
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
-from travois.snapshots.snapshots import Snapshots, Turn, turns
+from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.terminal.tables import capture_lines, escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
@@ -572,7 +572,7 @@ async def _run_rewind_command(desk: CommandHost, number: str) -> str:
     """Let the user pick a turn, and rewind the conversation with or without files."""
     agent = desk.session.crew.agent
     entries = agent.session.all_entries()
-    said = turns(entries)
+    said = list_turns(entries)
     if desk.session.running:
         raise UserError("A turn is running", fix="Stop it with Esc first.")
     if not isinstance(agent.world.snapshots, Snapshots) or not said:
@@ -581,7 +581,7 @@ async def _run_rewind_command(desk: CommandHost, number: str) -> str:
     part = await desk.pick_option("Rewind what?", REWIND_PARTS) if turn else None
     if turn is None or part is None:
         return ""
-    way = rewind.before_turn
+    way = rewind.plan_rewind_to_turn
     find = partial(
         way,
         entries,
@@ -590,7 +590,7 @@ async def _run_rewind_command(desk: CommandHost, number: str) -> str:
         part=("all", "conversation")[part],
     )
     found = await anyio.to_thread.run_sync(find)
-    outcome = rewind.go(
+    outcome = rewind.apply_rewind(
         agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept_change
     )
     desk.set_input(turn.text)
@@ -599,7 +599,9 @@ async def _run_rewind_command(desk: CommandHost, number: str) -> str:
     return f"Rewound to before this message: {files}."
 
 
-async def _choose_turn(desk: CommandHost, said: list[Turn], number: str) -> Turn | None:
+async def _choose_turn(
+    desk: CommandHost, said: list[ConversationTurn], number: str
+) -> ConversationTurn | None:
     """Return the turn to rewind, together with all that followed it."""
     if number:
         found = [turn for turn in said if str(turn.number) == number]

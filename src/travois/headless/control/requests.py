@@ -372,10 +372,10 @@ async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> Obje
         raise UserError("This session has no snapshots")
     entries = agent.session.history()
     number = _find_turn_number(driven.session, entries, driven.said, request.user_message_id)
-    way = replace(rewind.before_turn(entries, agent.world.snapshots, number=number), to=0)
+    way = replace(rewind.plan_rewind_to_turn(entries, agent.world.snapshots, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
-        rewind.go(
+        rewind.apply_rewind(
             agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept_change
         )
     return {"canRewind": True, "filesChanged": changed}

@@ -16,67 +16,73 @@ from travois.permissions.git_config import (
     undo_harmful_changes,
 )
 from travois.sandbox.guard.saved import (
-    Aside,
-    Node,
-    Saved,
-    Tree,
-    differences,
-    hold,
-    put,
-    read,
-    restore,
+    SavedNode,
+    SavedPath,
+    SavedTree,
+    SetAsideFolder,
+    find_differences,
+    read_saved_tree,
+    restore_name,
+    restore_parents,
+    write_node,
 )
 
-Check = Literal["exact", "config", "hooks"]
+CheckRule = Literal["exact", "config", "hooks"]
 MAX_CHANGE_CHARS = 120
 
 
-class Change(msgspec.Struct, frozen=True):
+class ProtectedFileChange(msgspec.Struct, frozen=True):
     """A changed name, in words, and whether it was restored."""
 
     words: str
     restored: bool = True
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """The changes that a check found, and the state that the path is to keep from here on."""
 
-    changes: tuple[Change, ...]
-    saved: Saved
+    changes: tuple[ProtectedFileChange, ...]
+    saved: SavedPath
 
 
-def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
+def check_protected_path(saved: SavedPath, rule: CheckRule, aside: SetAsideFolder) -> CheckResult:
     """Undo the changes that a rule forbids, and take over the others."""
-    moved = tuple(Change(_named(path, saved)) for path in hold(saved, aside))
-    now = read(saved.path, saved)
-    names = list(differences(saved.nodes, now))
-    if rule == "config" and names == [b""] and _is_file(now.get(b"")):
-        change, data = settle_config(saved, now[b""], aside)
+    moved = tuple(
+        ProtectedFileChange(_path_for_message(path, saved))
+        for path in restore_parents(saved, aside)
+    )
+    now = read_saved_tree(saved.path, saved)
+    names = list(find_differences(saved.nodes, now))
+    if rule == "config" and names == [b""] and _is_saved_file(now.get(b"")):
+        change, data = undo_unsafe_config(saved, now[b""], aside)
         kept = msgspec.structs.replace(now[b""], data=data)
         taken = msgspec.structs.replace(saved, tree=((b"", kept),))
-        return Checked((*moved, *change), taken)
+        return CheckResult((*moved, *change), taken)
     if rule == "hooks":
-        names, saved = _hooks(saved, now, names)
-    failed = {name for name in names if not _restored(saved, name, aside)}
+        names, saved = _select_hooks_to_undo(saved, now, names)
+    failed = {name for name in names if not _try_restore(saved, name, aside)}
     if names:
-        failed |= set(names) & set(differences(saved.nodes, read(saved.path)))
+        failed |= set(names) & set(find_differences(saved.nodes, read_saved_tree(saved.path)))
     changes = [
-        Change(_named(_path(saved, name), saved), restored=name not in failed) for name in names
+        ProtectedFileChange(
+            _path_for_message(_join_saved_path(saved, name), saved), restored=name not in failed
+        )
+        for name in names
     ]
-    return Checked((*moved, *changes), saved)
+    return CheckResult((*moved, *changes), saved)
 
 
-def settle_config(
-    saved: Saved,
-    now: Node,
-    aside: Aside,
+def undo_unsafe_config(
+    saved: SavedPath,
+    now: SavedNode,
+    aside: SetAsideFolder,
     *,
     name: bytes = b"",
     allowed: AllowSetting = allow_no_setting,
-) -> tuple[tuple[Change, ...], bytes]:
+) -> tuple[tuple[ProtectedFileChange, ...], bytes]:
     """Undo git settings that git would not set itself; return the contents to keep."""
-    was, path = saved.nodes.get(name), _path(saved, name)
-    was = was if _is_file(was) else None
+    was, path = saved.nodes.get(name), _join_saved_path(saved, name)
+    was = was if _is_saved_file(was) else None
     assert now.data is not None
     settled = undo_harmful_changes((was.data if was else b"") or b"", now.data, allowed=allowed)
     if not settled.undone:
@@ -84,29 +90,31 @@ def settle_config(
     done = False
     with suppress(OSError), open_parent(path) as place:
         aside.copy(place, root=saved.root)
-        put(place, msgspec.structs.replace(was or now, data=settled.data))
+        write_node(place, msgspec.structs.replace(was or now, data=settled.data))
         done = True
-    words = f"{_named(path, saved)} ({', '.join(map(plain, settled.undone))})"
-    return (Change(words, restored=done),), settled.data
+    words = f"{_path_for_message(path, saved)} ({', '.join(map(make_printable, settled.undone))})"
+    return (ProtectedFileChange(words, restored=done),), settled.data
 
 
-def _hooks(saved: Saved, now: Tree, names: list[bytes]) -> tuple[list[bytes], Saved]:
+def _select_hooks_to_undo(
+    saved: SavedPath, now: SavedTree, names: list[bytes]
+) -> tuple[list[bytes], SavedPath]:
     """Return the hooks to undo, and the saved state with all others taken over."""
     folder = now.get(b"")
     if folder is None or folder.kind != "folder":
         return names, saved
     fresh = [b"", *(name for name in now if name)] if b"" in names else names
-    kept = [name for name in fresh if _harmless(name, now)]
+    kept = [name for name in fresh if _is_harmless_hook_entry(name, now)]
     tree = {**saved.nodes, **{name: now[name] for name in kept}}
     undone = [name for name in fresh if name not in kept]
     return undone, msgspec.structs.replace(saved, tree=tuple(tree.items()))
 
 
-def _is_file(node: Node | None) -> bool:
+def _is_saved_file(node: SavedNode | None) -> bool:
     return node is not None and node.kind == "file" and node.data is not None
 
 
-def _harmless(name: bytes, now: Tree) -> bool:
+def _is_harmless_hook_entry(name: bytes, now: SavedTree) -> bool:
     """Return whether a hook, or the folder of hooks, is one that git and its extensions create."""
     node = now.get(name)
     if node is None or not name:
@@ -115,29 +123,29 @@ def _harmless(name: bytes, now: Tree) -> bool:
     return hook and is_harmless_hook(os.fsdecode(name), node.data or b"")
 
 
-def _restored(saved: Saved, name: bytes, aside: Aside) -> bool:
+def _try_restore(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> bool:
     try:
-        restore(saved, name, aside)
+        restore_name(saved, name, aside)
     except OSError:
         return False
     return True
 
 
-def _path(saved: Saved, name: bytes) -> str:
+def _join_saved_path(saved: SavedPath, name: bytes) -> str:
     return os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
 
 
-def _named(path: str, saved: Saved) -> str:
-    return plain(os.path.relpath(path, saved.root))
+def _path_for_message(path: str, saved: SavedPath) -> str:
+    return make_printable(os.path.relpath(path, saved.root))
 
 
-def plain(text: str) -> str:
+def make_printable(text: str) -> str:
     """Replace unprintable characters of a name, so that it cannot change how a message reads."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= MAX_CHANGE_CHARS else f"{shown[:MAX_CHANGE_CHARS]}..."
 
 
-def list_few(names: list[str], most: int = 8) -> str:
+def join_first_names(names: list[str], most: int = 8) -> str:
     """Join the first names, and say how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

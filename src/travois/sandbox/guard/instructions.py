@@ -25,48 +25,57 @@ from travois.files.openat import open_parent
 from travois.permissions.paths import pattern_allows_path
 from travois.permissions.protected_paths import is_checked_name, protected_names
 from travois.permissions.sandbox_profile import UnapprovedChanges
-from travois.sandbox.guard.check import Change, list_few, plain
-from travois.sandbox.guard.saved import SLACK, Aside, Node, Saved, hold, read, restore, save
+from travois.sandbox.guard.check import ProtectedFileChange, join_first_names, make_printable
+from travois.sandbox.guard.saved import (
+    CLOCK_SLACK_NS,
+    SavedNode,
+    SavedPath,
+    SetAsideFolder,
+    read_saved_tree,
+    restore_name,
+    restore_parents,
+    save_path,
+)
 
-MOST_BYTES = 32 * 1024 * 1024
+MAX_NOTED_BYTES = 32 * 1024 * 1024
 """The bytes of contents that are kept. Beyond that a change is noticed but cannot be undone."""
-MOST_HELD = 100
+MAX_READ_ONLY_MOUNTS = 100
 """The most files mounted read-only for one command: each costs the sandbox a millisecond."""
-LARGEST = 512 * 1024 * 1024
+MAX_GIT_INDEX_BYTES = 512 * 1024 * 1024
 """The most bytes of a git index that are read."""
-PUT_BACK = (
+RESTORED_NOTICE = (
     "Protected project files changed during a command that ran without approval and were restored: "
     "{}.{} To change one, use Edit or Write, or a shell command that writes only this file; the "
     "user is then asked to approve it. A permission rule such as Edit({}) lets commands write it."
 )
-NOT_PUT_BACK = (
+NOT_RESTORED_NOTICE = (
     "Protected project files changed during a command that ran without approval, and could NOT be "
     "restored: {}. Review them before you continue."
 )
-SINCE_KILLED = (
+CHANGED_SINCE_KILL_NOTICE = (
     "Protected project files differ from what they were before a command whose session was killed: "
     "{}. Unless you changed them yourself, review them."
 )
-FANOUT = Struct(">II")
+PACK_FANOUT = Struct(">II")
 ROOT_NAME = b""
 """The name of a path itself in its saved tree."""
-NONE = b""
+MISSING_DIGEST = b""
 """Stands for the digest of a missing file."""
-ACCEPTED = "accepted"
+ACCEPTED_FILE = "accepted"
 """The file that tells other processes which of our changes are agreed to."""
 
 
-class Noted(msgspec.Struct, frozen=True):
+class NotedFile(msgspec.Struct, frozen=True):
     """The state of a file, when it was read, and the folder that it belonged to."""
 
-    node: Node
+    node: SavedNode
     at: int
     root: str
     owner: tuple[int, int]
     """Device and inode of the folder that the file guides: it may move with that."""
 
 
-class Running(msgspec.Struct, frozen=True):
+class UnaskedRun(msgspec.Struct, frozen=True):
     """A command that runs without approval: its start, the rules that allow it, and its folders."""
 
     at: int
@@ -74,7 +83,7 @@ class Running(msgspec.Struct, frozen=True):
     roots: tuple[str, ...]
 
 
-class Instructions:
+class ProtectedProjectFiles:
     """The protected project files and the state that they are to keep while commands run.
 
     `folder` is one that no command can write; `find` lists such files below some folders.
@@ -82,104 +91,113 @@ class Instructions:
 
     def __init__(self, folder: str, find: Callable[[tuple[str, ...]], list[str]]) -> None:
         self._folder, self._find = folder, find
-        self._noted: dict[str, Noted] = {}
-        self._running: dict[str, Running] = {}
-        self._left = MOST_BYTES
+        self._noted: dict[str, NotedFile] = {}
+        self._running: dict[str, UnaskedRun] = {}
+        self._left = MAX_NOTED_BYTES
 
-    def note(self, roots: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    def note_files(self, roots: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
         """Note the state of files, except those that another command must leave alone.
 
         Returns the digests of all of them.
         """
-        fresh = {path: self._look(path, roots) for path in self._free(self._find(roots), roots)}
-        gone = dict.fromkeys(path for path in self._free(self._noted, roots) if path not in fresh)
+        fresh = {
+            path: self._read_noted(path, roots)
+            for path in self._list_unguarded(self._find(roots), roots)
+        }
+        gone = dict.fromkeys(
+            path for path in self._list_unguarded(self._noted, roots) if path not in fresh
+        )
         for path, noted in (fresh | gone).items():
-            self._take(path, noted)
-        self._left = MOST_BYTES - sum(len(one.node.data or b"") for one in self._noted.values())
-        held = (item for item in self._noted.items() if _below(item[0], roots))
-        return tuple((path, _digest(noted.node)) for path, noted in held)
+            self._update_noted(path, noted)
+        self._left = MAX_NOTED_BYTES - sum(
+            len(one.node.data or b"") for one in self._noted.values()
+        )
+        held = (item for item in self._noted.items() if _is_below_any(item[0], roots))
+        return tuple((path, _digest_node(noted.node)) for path, noted in held)
 
-    def begin(self, name: str, running: Running) -> None:
+    def begin_run(self, name: str, running: UnaskedRun) -> None:
         """Keep a command from changing files, from here on."""
         self._running[name] = running
 
-    def check_all(self) -> list[str]:
+    def check_all_runs(self) -> list[str]:
         """Check the changes of all running commands; return the notices."""
-        return [words for name in self._running for words in self.check(name)]
+        return [words for name in self._running for words in self.check_run(name)]
 
-    def check(self, name: str) -> tuple[str, ...]:
+    def check_run(self, name: str) -> tuple[str, ...]:
         """Restore the files whose changes nobody agreed to, and take over all other changes."""
         if name not in self._running:
             return ()
-        aside = Aside(os.path.join(self._folder, "replaced"))
-        changes = list(self._check(self._running[name].roots, aside))
-        return tuple(_tell(changes, aside))
+        aside = SetAsideFolder(os.path.join(self._folder, "replaced"))
+        changes = list(self._check_files(self._running[name].roots, aside))
+        return tuple(_render_notices(changes, aside))
 
-    def end(self, name: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    def end_run(self, name: str, roots: tuple[str, ...]) -> tuple[str, ...]:
         """Check the changes of a command for the last time.
 
         Changes that somebody agreed to are taken over for the commands that still run.
         """
-        told = self.check(name)
+        told = self.check_run(name)
         if self._running.pop(name, None) is None and self._running:
-            known = (path for path in self._noted if _below(path, roots))
-            for path in {*_with_targets(self._find(roots), roots), *known}:
-                self._take(path, self._look(path, roots))
+            known = (path for path in self._noted if _is_below_any(path, roots))
+            for path in {*_with_link_targets(self._find(roots), roots), *known}:
+                self._update_noted(path, self._read_noted(path, roots))
         return told
 
-    def accept(self, path: str, data: bytes | None) -> None:
+    def accept_change(self, path: str, data: bytes | None) -> None:
         """Accept a change that somebody agreed to as the state to keep, in all processes."""
         if not protected_names(path):
             return
         roots = tuple(root for one in self._running.values() for root in one.roots)
-        is_ = self._look(path, (*roots, os.path.dirname(path)))
+        is_ = self._read_noted(path, (*roots, os.path.dirname(path)))
         if is_ is not None and data is not None:
             node = msgspec.structs.replace(is_.node, data=data)
             is_ = msgspec.structs.replace(is_, node=node)
-        if _below(path, roots):
-            self._take(path, is_)
-        with open(os.path.join(self._folder, ACCEPTED), "ab", opener=_private) as file:
-            file.write(_record(path, _digest(is_.node) if is_ else NONE))
+        if _is_below_any(path, roots):
+            self._update_noted(path, is_)
+        with open(os.path.join(self._folder, ACCEPTED_FILE), "ab", opener=_open_private) as file:
+            file.write(_digest_record(path, _digest_node(is_.node) if is_ else MISSING_DIGEST))
 
     def forget_accepted(self) -> None:
         """Forget the changes agreed to during commands that have ended."""
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, ACCEPTED))
+            os.unlink(os.path.join(self._folder, ACCEPTED_FILE))
 
-    def _check(self, roots: tuple[str, ...], aside: Aside) -> Iterator[Change]:
+    def _check_files(
+        self, roots: tuple[str, ...], aside: SetAsideFolder
+    ) -> Iterator[ProtectedFileChange]:
         """Take over the changes that are legitimate and restore the other files."""
-        known = (path for path in self._noted if _below(path, roots))
-        found = {*_with_targets(self._find(roots), roots), *known}
-        now = {path: self._look(path, roots) for path in sorted(found)}
+        known = (path for path in self._noted if _is_below_any(path, roots))
+        found = {*_with_link_targets(self._find(roots), roots), *known}
+        now = {path: self._read_noted(path, roots) for path in sorted(found)}
         moved = dict(self._find_moved(now))
         expected = {*moved, *moved.values()}
         for path, is_ in now.items():
             was = self._noted.get(path)
-            same = _is_same(was, is_) or path in expected
+            same = _has_same_content(was, is_) or path in expected
             if same or self._is_agreed(path, was, is_):
-                self._take(path, is_)
+                self._update_noted(path, is_)
             elif was or os.path.lexists(path):  # else it went with what was in the way of another
-                yield self._put_back(path, was, is_, aside)
+                yield self._restore_file(path, was, is_, aside)
 
-    def _free(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
+    def _list_unguarded(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
         """Return the files in some folders that no running command must leave alone."""
         held = tuple(root for one in self._running.values() for root in one.roots)
-        inner = (path for path in _with_targets(paths, roots) if _below(path, roots))
-        return [path for path in inner if not _below(path, held)]
+        inner = (path for path in _with_link_targets(paths, roots) if _is_below_any(path, roots))
+        return [path for path in inner if not _is_below_any(path, held)]
 
-    def _look(self, path: str, roots: tuple[str, ...]) -> Noted | None:
+    def _read_noted(self, path: str, roots: tuple[str, ...]) -> NotedFile | None:
         """Return the state of a file, without reading one that cannot have changed since."""
-        root = next((root for root in roots if _below(path, (root,))), "")
+        root = next((root for root in roots if _is_below_any(path, (root,))), "")
         known = self._noted.get(path)
         if (
             known is not None
-            and known.node.stamp[-1] < known.at - SLACK
+            and known.node.stamp[-1] < known.at - CLOCK_SLACK_NS
             and _has_stamp(path, known)
         ):
             return known
         at = time.time_ns()
         try:
-            node = read(path).get(ROOT_NAME)
+            node = read_saved_tree(path).get(ROOT_NAME)
         except OSError:
             return known
         if node is None or node.kind == "folder" or not root:
@@ -187,9 +205,9 @@ class Instructions:
         if len(node.data or b"") > self._left:
             node = msgspec.structs.replace(node, data=None)
         self._left -= len(node.data or b"")
-        return Noted(node, at, root, _identity(_owner(path, root)))
+        return NotedFile(node, at, root, _folder_identity(_find_owning_folder(path, root)))
 
-    def _find_moved(self, now: dict[str, Noted | None]) -> Iterator[tuple[str, str]]:
+    def _find_moved(self, now: dict[str, NotedFile | None]) -> Iterator[tuple[str, str]]:
         """Find files that moved with the folder that they guide, with their old paths.
 
         A file moved by itself does not count: that would apply its instructions to another folder.
@@ -204,76 +222,84 @@ class Instructions:
         }
         for path, is_ in fresh.items():
             old = lost.get((is_.owner, is_.node.stamp[:2], os.path.basename(path)))
-            if old and _is_free(_owner(old, is_.root)) and _is_same(self._noted[old], is_):
+            if (
+                old
+                and _is_path_free(_find_owning_folder(old, is_.root))
+                and _has_same_content(self._noted[old], is_)
+            ):
                 yield path, old
 
-    def _is_agreed(self, path: str, was: Noted | None, is_: Noted | None) -> bool:
+    def _is_agreed(self, path: str, was: NotedFile | None, is_: NotedFile | None) -> bool:
         """Return whether a user, a rule or git made this change legitimate."""
-        running = [one for one in self._running.values() if _below(path, one.roots)]
+        running = [one for one in self._running.values() if _is_below_any(path, one.roots)]
         if all(path in one.unasked.held for one in running):
             return True
-        if any(_permits(one.unasked, path, root=_root(was, is_)) for one in running):
+        if any(_rules_permit(one.unasked, path, root=_get_noted_root(was, is_)) for one in running):
             return True
-        if self._is_accepted(_record(path, _digest(is_.node) if is_ else NONE)):
+        if self._is_accepted(
+            _digest_record(path, _digest_node(is_.node) if is_ else MISSING_DIGEST)
+        ):
             return True
         since = min(one.at for one in running)
         return is_from_git(path, was and was.node, is_ and is_.node, since=since)
 
     def _is_accepted(self, record: bytes) -> bool:
         try:
-            with open(os.path.join(self._folder, ACCEPTED), "rb") as file:
+            with open(os.path.join(self._folder, ACCEPTED_FILE), "rb") as file:
                 data = file.read()
         except FileNotFoundError:
             return False
         size = len(record)
         return any(data[at : at + size] == record for at in range(0, len(data), size))
 
-    def _take(self, path: str, is_: Noted | None) -> None:
+    def _update_noted(self, path: str, is_: NotedFile | None) -> None:
         if is_ is None:
             self._noted.pop(path, None)
         else:
             self._noted[path] = is_
 
-    def _put_back(self, path: str, was: Noted | None, is_: Noted | None, aside: Aside) -> Change:
+    def _restore_file(
+        self, path: str, was: NotedFile | None, is_: NotedFile | None, aside: SetAsideFolder
+    ) -> ProtectedFileChange:
         """Restore a file to its noted state, or remove it if there was none."""
-        root = _root(was, is_)
+        root = _get_noted_root(was, is_)
         tree = ((ROOT_NAME, was.node),) if was else ()
         done = True
         try:
-            _restore(Saved(path, root, 0, tree), aside)
+            _restore_despite_modes(SavedPath(path, root, 0, tree), aside)
         except OSError:
             done = False
         if done:
-            self._take(path, self._look(path, (root,)))
-        return Change(plain(os.path.relpath(path, root)), restored=done)
+            self._update_noted(path, self._read_noted(path, (root,)))
+        return ProtectedFileChange(make_printable(os.path.relpath(path, root)), restored=done)
 
 
-def _restore(saved: Saved, aside: Aside) -> None:
+def _restore_despite_modes(saved: SavedPath, aside: SetAsideFolder) -> None:
     """Restore a file, even if a command closed it, or its folder, to us."""
-    tuple(hold(save(saved.path, saved.root), aside))
+    tuple(restore_parents(save_path(saved.path, saved.root), aside))
     try:
-        restore(saved, ROOT_NAME, aside)
+        restore_name(saved, ROOT_NAME, aside)
     except PermissionError:  # what cannot be read can be moved
         with open_parent(saved.path) as place:
             aside.move(place, root=saved.root)
-        restore(saved, ROOT_NAME, aside)
+        restore_name(saved, ROOT_NAME, aside)
 
 
-def _tell(changes: list[Change], aside: Aside) -> Iterator[str]:
+def _render_notices(changes: list[ProtectedFileChange], aside: SetAsideFolder) -> Iterator[str]:
     """Yield the notices about changes for the user and the model."""
     done = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if done:
         kept = f" The command's versions are in {aside.path}." if aside.path else ""
-        yield PUT_BACK.format(list_few(done), kept, done[0])
+        yield RESTORED_NOTICE.format(join_first_names(done), kept, done[0])
     if failed:
-        yield NOT_PUT_BACK.format(list_few(failed))
+        yield NOT_RESTORED_NOTICE.format(join_first_names(failed))
 
 
-def find_held(paths: Iterable[str]) -> tuple[str, ...]:
+def find_mountable_files(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the files that a mount can hold: a second hard link would be a way around it."""
     plain_ones = (path for path in paths if _has_one_name(path))
-    return tuple(islice(plain_ones, MOST_HELD))
+    return tuple(islice(plain_ones, MAX_READ_ONLY_MOUNTS))
 
 
 def _has_one_name(path: str) -> bool:
@@ -283,24 +309,26 @@ def _has_one_name(path: str) -> bool:
     return False
 
 
-def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> Iterator[str]:
+def report_changes_since_kill(
+    before: Iterable[tuple[str, bytes]], paths: Iterable[str]
+) -> Iterator[str]:
     """Report the files that differ from what a killed session noted; they stay as they are.
 
     The user may have changed them since, and content that git has in its index is no surprise.
     """
     known = dict(before)
-    now = {path: read(path).get(ROOT_NAME) for path in {*known, *paths}}
+    now = {path: read_saved_tree(path).get(ROOT_NAME) for path in {*known, *paths}}
     differing = (
         path
         for path, node in sorted(now.items())
-        if (_digest(node) if node else NONE) != known.get(path, NONE)
+        if (_digest_node(node) if node else MISSING_DIGEST) != known.get(path, MISSING_DIGEST)
         and not is_from_git(path, None, node, since=time.time_ns())
     )
-    if found := [plain(path) for path in differing]:
-        yield SINCE_KILLED.format(list_few(found))
+    if found := [make_printable(path) for path in differing]:
+        yield CHANGED_SINCE_KILL_NOTICE.format(join_first_names(found))
 
 
-def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) -> bool:
+def is_from_git(path: str, was: SavedNode | None, is_: SavedNode | None, *, since: int) -> bool:
     """Return whether a change is one that git makes when it moves to another commit.
 
     The index must list the path with this content, or no longer list it, and the content must have
@@ -308,43 +336,43 @@ def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) ->
     set back.
     """
     node = is_ or was
-    top = _find_top(path)
+    top = _find_working_tree(path)
     if node is None or node.data is None or not top:
         return False
-    git, common = _git_folders(top)
+    git, common = _find_git_folders(top)
     try:
-        listed = _find_blob(f"{git}/index", os.fsencode(os.path.relpath(path, top)))
+        listed = _find_index_blob(f"{git}/index", os.fsencode(os.path.relpath(path, top)))
     except (OSError, error, ValueError, IndexError):
         return False
-    names = {_blob_name(data) for data in (node.data, node.data.replace(b"\r\n", b"\n"))}
+    names = {_git_blob_id(data) for data in (node.data, node.data.replace(b"\r\n", b"\n"))}
     wanted = listed in names if is_ else listed is None
-    return wanted and any(_was_held(f"{common}/objects", name, since=since) for name in names)
+    return wanted and any(_object_existed(f"{common}/objects", name, since=since) for name in names)
 
 
-def _find_top(path: str) -> str:
+def _find_working_tree(path: str) -> str:
     """Return the working tree that a file belongs to; empty if none."""
     parts = path.split("/")
     folders = ("/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1))
     return next((folder for folder in folders if os.path.lexists(f"{folder}/.git")), "")
 
 
-def _git_folders(top: str) -> tuple[str, str]:
+def _find_git_folders(top: str) -> tuple[str, str]:
     """Return the folder with a working tree's index, and the one with its objects."""
     git = f"{top}/.git"
     if os.path.isfile(git):
-        git = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
-    common = _text(f"{git}/commondir").strip()
+        git = os.path.join(top, _read_pointer_text(git).removeprefix("gitdir:").strip())
+    common = _read_pointer_text(f"{git}/commondir").strip()
     return git, os.path.join(git, common) if common else git
 
 
-def _text(path: str) -> str:
+def _read_pointer_text(path: str) -> str:
     try:
-        return os.fsdecode(_read_plain(path, 4096)).replace("\0", "")
+        return os.fsdecode(_read_regular_file(path, 4096)).replace("\0", "")
     except OSError:
         return ""
 
 
-def _read_plain(path: str, most: int) -> bytes:
+def _read_regular_file(path: str, most: int) -> bytes:
     """Read a regular file, never one that could block. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(fd, "rb") as file:
@@ -353,40 +381,44 @@ def _read_plain(path: str, most: int) -> bytes:
         return file.read(most)
 
 
-def _find_blob(index: str, wanted: bytes) -> bytes | None:
+def _find_index_blob(index: str, wanted: bytes) -> bytes | None:
     """Return the blob that an index lists for a path. Raises if the index is not understood."""
-    data = _read_plain(index, LARGEST)
+    data = _read_regular_file(index, MAX_GIT_INDEX_BYTES)
     return next(
         (blob_hash_at(data, at) for at, name in iterate_entries(data) if name == wanted), None
     )
 
 
-def _blob_name(data: bytes) -> bytes:
+def _git_blob_id(data: bytes) -> bytes:
     return sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).digest()
 
 
-def _was_held(objects: str, name: bytes, *, since: int) -> bool:
+def _object_existed(objects: str, name: bytes, *, since: int) -> bool:
     """Return whether an object existed at a moment, alone or in a pack."""
     text = name.hex()
     loose = f"{objects}/{text[:2]}/{text[2:]}"
-    packs = (f"{objects}/pack/{one}" for one in _names(f"{objects}/pack") if one.endswith(".idx"))
-    return _is_older(loose, since) or any(
-        _is_older(pack, since) and _lists(pack, name) for pack in packs
+    packs = (
+        f"{objects}/pack/{one}"
+        for one in _list_folder_names(f"{objects}/pack")
+        if one.endswith(".idx")
+    )
+    return _is_unchanged_since(loose, since) or any(
+        _is_unchanged_since(pack, since) and _pack_has_object(pack, name) for pack in packs
     )
 
 
-def _is_older(path: str, since: int) -> bool:
+def _is_unchanged_since(path: str, since: int) -> bool:
     """Return whether a file is unchanged since a moment: any change sets its ctime."""
     with suppress(OSError):
         return os.lstat(path).st_ctime_ns < since
     return False
 
 
-def _lists(pack: str, name: bytes) -> bool:
+def _pack_has_object(pack: str, name: bytes) -> bool:
     """Return whether a pack's index, version 2, contains an object."""
     with suppress(OSError, error), open(pack, "rb") as file:
         file.seek(8 + 4 * max(0, name[0] - 1))
-        first, last = FANOUT.unpack(file.read(8))
+        first, last = PACK_FANOUT.unpack(file.read(8))
         first, last = (0, first) if name[0] == 0 else (first, last)
         file.seek(8 + 1024 + 20 * first)
         names = file.read(20 * (last - first))
@@ -394,14 +426,14 @@ def _lists(pack: str, name: bytes) -> bool:
     return False
 
 
-def _names(folder: str) -> list[str]:
+def _list_folder_names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _with_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
+def _with_link_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
     """Yield the same files, and the targets of links among them in the workspace."""
     for path in paths:
         yield path
@@ -411,7 +443,7 @@ def _with_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]
                 yield real
 
 
-def _owner(path: str, root: str) -> str:
+def _find_owning_folder(path: str, root: str) -> str:
     """Return the folder that a protected file applies to."""
     above, owner = os.path.basename(root), root
     for name in path.removeprefix(f"{root}/").split("/")[:-1]:
@@ -421,12 +453,12 @@ def _owner(path: str, root: str) -> str:
     return owner
 
 
-def _is_free(folder: str) -> bool:
+def _is_path_free(folder: str) -> bool:
     """Return whether nothing has replaced a folder or one that contained it."""
     return not os.path.lexists(folder) and os.path.realpath(folder) == folder
 
 
-def _permits(unasked: UnapprovedChanges, path: str, *, root: str) -> bool:
+def _rules_permit(unasked: UnapprovedChanges, path: str, *, root: str) -> bool:
     names = protected_names(os.path.relpath(path, root))
     by_name = bool(names) and names <= {*unasked.names}
     return by_name or any(
@@ -435,11 +467,11 @@ def _permits(unasked: UnapprovedChanges, path: str, *, root: str) -> bool:
     )
 
 
-def _below(path: str, roots: tuple[str, ...]) -> bool:
+def _is_below_any(path: str, roots: tuple[str, ...]) -> bool:
     return any(path.startswith(f"{root}/") for root in roots)
 
 
-def _is_same(was: Noted | None, is_: Noted | None) -> bool:
+def _has_same_content(was: NotedFile | None, is_: NotedFile | None) -> bool:
     """Return whether a file has the same contents; its mode does not count."""
     if was is None or is_ is None:
         return was is is_
@@ -448,17 +480,17 @@ def _is_same(was: Noted | None, is_: Noted | None) -> bool:
     return (was.node.kind, was.node.data) == (is_.node.kind, is_.node.data)
 
 
-def _root(was: Noted | None, is_: Noted | None) -> str:
+def _get_noted_root(was: NotedFile | None, is_: NotedFile | None) -> str:
     one = was or is_
     return one.root if one else ""
 
 
-def _digest(node: Node) -> bytes:
+def _digest_node(node: SavedNode) -> bytes:
     content = node.data if node.data is not None else repr(node.stamp).encode()
     return blake2b(content, digest_size=16).digest()
 
 
-def _has_stamp(path: str, known: Noted) -> bool:
+def _has_stamp(path: str, known: NotedFile) -> bool:
     try:
         found = os.lstat(path)
     except OSError:
@@ -467,7 +499,7 @@ def _has_stamp(path: str, known: Noted) -> bool:
     return stamp == known.node.stamp
 
 
-def _identity(folder: str) -> tuple[int, int]:
+def _folder_identity(folder: str) -> tuple[int, int]:
     try:
         found = os.lstat(folder)
     except OSError:
@@ -475,9 +507,9 @@ def _identity(folder: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _record(path: str, digest: bytes) -> bytes:
+def _digest_record(path: str, digest: bytes) -> bytes:
     return blake2b(os.fsencode(path) + b"\0" + digest, digest_size=16).digest()
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -17,35 +17,51 @@ import msgspec
 from travois.permissions.git_config import is_harmless_hook, undo_harmful_changes
 from travois.permissions.paths import is_inside
 from travois.permissions.protected_paths import DEPENDENCY_FOLDERS, is_checked_name
-from travois.sandbox.guard.check import Change, Checked, plain, settle_config
-from travois.sandbox.guard.folders import KernelChanges, TimedChanges, Unheard
-from travois.sandbox.guard.saved import Aside, Node, Saved, Tree, read_names, restore
+from travois.sandbox.guard.check import (
+    CheckResult,
+    ProtectedFileChange,
+    make_printable,
+    undo_unsafe_config,
+)
+from travois.sandbox.guard.folders import (
+    InotifyFolderChanges,
+    MissedChanges,
+    TimestampFolderChanges,
+)
+from travois.sandbox.guard.saved import (
+    SavedNode,
+    SavedPath,
+    SavedTree,
+    SetAsideFolder,
+    read_names,
+    restore_name,
+)
 
-BELOW_GIT = ("modules", "worktrees")
+NESTED_GIT_FOLDERS = ("modules", "worktrees")
 """The folders of a repository that contain others: submodules and linked worktrees."""
-CHECKOUTS = ((".claude", "worktrees"), (".travois", "worktrees"))
+CHECKOUT_FOLDERS = ((".claude", "worktrees"), (".travois", "worktrees"))
 """Settings folders, with the folder in them that contains checkouts, which are workspaces."""
-Kind = Literal["plain", "git", "protected", "dependencies"]
+FolderKind = Literal["plain", "git", "protected", "dependencies"]
 """The kind of a folder: of the project, a repository, one of protected files only, or one with
 files of other projects or of git, which is only searched for repositories."""
 
 
-class Folder(msgspec.Struct):
+class ListedFolder(msgspec.Struct):
     """A folder as it was listed: its folders by inode, repositories and protected files."""
 
-    kind: Kind
+    kind: FolderKind
     inner: dict[str, int]
     repositories: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
 
-class Repositories:
+class RepositoryFinder:
     """The repositories below one folder, kept up to date as folders change."""
 
     def __init__(self, root: str, *, timed: bool = False) -> None:
         self._root, self._timed = root, timed
-        self._changes: KernelChanges | TimedChanges | None = None
-        self._folders: dict[str, Folder] = {}
+        self._changes: InotifyFolderChanges | TimestampFolderChanges | None = None
+        self._folders: dict[str, ListedFolder] = {}
         self._found: dict[str, tuple[str, ...]] = {}
         self._protected: dict[str, tuple[str, ...]] = {}
         self._closed: set[str] = set()
@@ -56,12 +72,12 @@ class Repositories:
         """Return the paths of all repositories that exist now; a `.git` may be a file or a link."""
         with self._lock:
             try:
-                self._update() if self._changes is not None else self._begin()
-            except Unheard:
-                self._begin()
+                self._apply_folder_changes() if self._changes is not None else self._list_everything()  # noqa: E501
+            except MissedChanges:
+                self._list_everything()
             return frozenset(path for paths in self._found.values() for path in paths)
 
-    def list_protected(self) -> list[str]:
+    def list_protected_files(self) -> list[str]:
         """Return the protected files of the project, as of the last search for repositories."""
         with self._lock:
             return [path for paths in self._protected.values() for path in paths]
@@ -73,50 +89,52 @@ class Repositories:
                 self._changes.close()
             self._changes = None
 
-    def _begin(self) -> None:
+    def _list_everything(self) -> None:
         """List everything anew; by timestamps where there are more folders than may be watched."""
         if self._changes is not None:
             self._changes.close()
         self._folders, self._found, self._protected, self._closed = {}, {}, {}, set()
         try:
-            self._changes = TimedChanges() if self._timed else KernelChanges(self._root)
+            self._changes = (
+                TimestampFolderChanges() if self._timed else InotifyFolderChanges(self._root)
+            )
         except OSError:
-            self._changes = TimedChanges()
+            self._changes = TimestampFolderChanges()
         try:
-            self._scan(self._root, "plain")
-        except Unheard:
+            self._scan_below(self._root, "plain")
+        except MissedChanges:
             self._timed = True
-            self._begin()
+            self._list_everything()
 
-    def _update(self) -> None:
+    def _apply_folder_changes(self) -> None:
         """List again the folders that changed, and forget those that are gone."""
         assert self._changes is not None
-        changed, gone = self._changes.changed()
+        changed, gone = self._changes.take_changes()
         for folder in gone:
-            self._drop(folder)
+            self._forget_below(folder)
             changed.add(os.path.dirname(folder))
         for folder in changed | self._closed:
             if (known := self._folders.get(folder)) is not None:
-                self._list(folder, known.kind)
+                self._list_again(folder, known.kind)
         if self._root not in self._folders:
-            self._scan(self._root, "plain")
+            self._scan_below(self._root, "plain")
 
-    def _scan(self, folder: str, kind: Kind) -> None:
+    def _scan_below(self, folder: str, kind: FolderKind) -> None:
         """List a folder and all below it."""
-        waiting: list[tuple[str, Kind]] = [(folder, kind)]
+        waiting: list[tuple[str, FolderKind]] = [(folder, kind)]
         while waiting:
-            waiting += self._read(*waiting.pop())
+            waiting += self._read_folder(*waiting.pop())
 
-    def _list(self, folder: str, kind: Kind) -> None:
+    def _list_again(self, folder: str, kind: FolderKind) -> None:
         """List one folder again, and everything new in it."""
         before = dict(self._folders[folder].inner)
-        for path, inner in self._read(folder, kind):
-            self._scan(path, inner)
+        for path, inner in self._read_folder(folder, kind):
+            self._scan_below(path, inner)
         now = self._folders[folder].inner if folder in self._folders else {}
         for path in before.keys() - now.keys():
-            self._drop(path)
+            self._forget_below(path)
 
-    def _read(self, folder: str, kind: Kind) -> list[tuple[str, Kind]]:
+    def _read_folder(self, folder: str, kind: FolderKind) -> list[tuple[str, FolderKind]]:
         """List one folder; return the folders in it that are to be listed next."""
         assert self._changes is not None
         known = self._folders.get(folder)
@@ -124,22 +142,27 @@ class Repositories:
             self._changes.watch(
                 folder
             )  # before the listing, so that no change between the two is missed
-            names, inner = _entries(folder)
+            names, inner = _scan_entries(folder)
         except OSError:
-            self._folders[folder] = Folder(kind, {})
+            self._folders[folder] = ListedFolder(kind, {})
             self._closed.add(folder)
             return []
         self._closed.discard(folder)
         if kind == "git":
-            inner = {path: i for path, i in inner.items() if os.path.basename(path) in BELOW_GIT}
-        found = _repositories(folder, names, is_git=kind == "git")
-        self._note(folder, Folder(kind, inner, found, _protected(folder, names, inner, kind=kind)))
+            inner = {
+                path: i for path, i in inner.items() if os.path.basename(path) in NESTED_GIT_FOLDERS
+            }
+        found = _find_repositories_in(folder, names, is_git=kind == "git")
+        self._store_listing(
+            folder,
+            ListedFolder(kind, inner, found, _find_protected_in(folder, names, inner, kind=kind)),
+        )
         old = known.inner if known else {}
         new = [p for p, inode in inner.items() if old.get(p) != inode or p not in self._folders]
         above = os.path.basename(folder)
-        return [(path, _kind(os.path.basename(path), above, kind)) for path in new]
+        return [(path, _classify_folder(os.path.basename(path), above, kind)) for path in new]
 
-    def _note(self, folder: str, listed: Folder) -> None:
+    def _store_listing(self, folder: str, listed: ListedFolder) -> None:
         self._folders[folder] = listed
         for found, paths in (
             (self._found, listed.repositories),
@@ -150,7 +173,7 @@ class Repositories:
             else:
                 found.pop(folder, None)
 
-    def _drop(self, folder: str) -> None:
+    def _forget_below(self, folder: str) -> None:
         """Forget a folder and everything below it."""
         waiting = [folder]
         while waiting:
@@ -165,7 +188,7 @@ class Repositories:
                 waiting += known.inner
 
 
-def _entries(folder: str) -> tuple[set[str], dict[str, int]]:
+def _scan_entries(folder: str) -> tuple[set[str], dict[str, int]]:
     """Return the names in a folder, and the paths of its folders with their inodes."""
     names, inner = set[str](), dict[str, int]()
     with os.scandir(folder) as entries:
@@ -176,7 +199,7 @@ def _entries(folder: str) -> tuple[set[str], dict[str, int]]:
     return names, inner
 
 
-def _repositories(folder: str, names: set[str], *, is_git: bool) -> tuple[str, ...]:
+def _find_repositories_in(folder: str, names: set[str], *, is_git: bool) -> tuple[str, ...]:
     """Return the repositories that a folder is or names, as git's `is_git_directory` decides."""
     linked = "commondir" in names
     whole = "HEAD" in names and (linked or ("objects" in names and "refs" in names))
@@ -185,8 +208,8 @@ def _repositories(folder: str, names: set[str], *, is_git: bool) -> tuple[str, .
     return tuple(dict.fromkeys((*own, *files)))
 
 
-def _protected(
-    folder: str, names: set[str], inner: dict[str, int], *, kind: Kind
+def _find_protected_in(
+    folder: str, names: set[str], inner: dict[str, int], *, kind: FolderKind
 ) -> tuple[str, ...]:
     """Return the protected files in a folder; a link counts as itself."""
     if kind in ("git", "dependencies"):
@@ -197,13 +220,13 @@ def _protected(
     return tuple(path for path in paths if path not in inner)
 
 
-def _kind(name: str, above: str, around: Kind) -> Kind:
+def _classify_folder(name: str, above: str, around: FolderKind) -> FolderKind:
     """Return the kind of a folder inside another one."""
     if around != "git" and _is_git_name(name):
         return "git"
     if around in ("git", "dependencies") or name in DEPENDENCY_FOLDERS:
         return "dependencies"
-    if (above, name) in CHECKOUTS:
+    if (above, name) in CHECKOUT_FOLDERS:
         return "plain"
     return "protected" if around == "protected" or is_checked_name(name, above) else "plain"
 
@@ -216,13 +239,13 @@ def _is_git_name(name: str) -> bool:
 # Repositories inside a workspace: the changes that a command may make, and undoing the others.
 
 
-NAMES = ("config", "config.worktree", "commondir", "hooks")
+GUARDED_GIT_NAMES = ("config", "config.worktree", "commondir", "hooks")
 """Names in a repository that make git start programs, or point to where more of that is."""
-CONFIGS = (b"config", b"config.worktree")
-POINTER = b"gitdir:"
+GIT_CONFIG_NAMES = (b"config", b"config.worktree")
+GITDIR_PREFIX = b"gitdir:"
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class RepositoryContext(msgspec.Struct, frozen=True):
     """The rest of the workspace, as far as checking one repository needs it."""
 
     roots: tuple[str, ...] = ()
@@ -233,77 +256,92 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Paths that the command was allowed to write by name."""
 
 
-def check_repository(saved: Saved, aside: Aside, *, around: Surroundings) -> Checked:
+def check_repository(
+    saved: SavedPath, aside: SetAsideFolder, *, around: RepositoryContext
+) -> CheckResult:
     """Undo what would start programs in a repository, and take over all other changes."""
     if not os.path.lexists(saved.path):
-        return Checked((), msgspec.structs.replace(saved, tree=()))
-    now = read_names(saved.path, NAMES, saved)
-    tree, changes = dict(saved.nodes), list[Change]()
+        return CheckResult((), msgspec.structs.replace(saved, tree=()))
+    now = read_names(saved.path, GUARDED_GIT_NAMES, saved)
+    tree, changes = dict(saved.nodes), list[ProtectedFileChange]()
     for name in sorted(saved.nodes.keys() | now.keys()):
         was, is_ = saved.nodes.get(name), now.get(name)
         if was is not None and is_ is not None and was.is_like(is_):
             continue
         path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
-        if _is_lifted(path, name, around) or _is_acceptable(
+        if _is_lifted(path, name, around) or _is_acceptable_node(
             name, now, path=saved.path, around=around
         ):
-            _take(tree, name, is_)
-        elif name in CONFIGS and is_ is not None and is_.kind == "file" and is_.data is not None:
-            allowed = partial(_stays_within, saved.path, around.roots)
-            found, data = settle_config(saved, is_, aside, name=name, allowed=allowed)
+            _accept_node(tree, name, is_)
+        elif (
+            name in GIT_CONFIG_NAMES
+            and is_ is not None
+            and is_.kind == "file"
+            and is_.data is not None
+        ):
+            allowed = partial(_names_inner_worktree, saved.path, around.roots)
+            found, data = undo_unsafe_config(saved, is_, aside, name=name, allowed=allowed)
             changes += found
             tree[name] = msgspec.structs.replace(is_, data=data)
         else:
-            changes.append(_undone(saved, name, aside, path=path))
-    return Checked(tuple(changes), msgspec.structs.replace(saved, tree=tuple(tree.items())))
+            changes.append(_undo_change(saved, name, aside, path=path))
+    return CheckResult(tuple(changes), msgspec.structs.replace(saved, tree=tuple(tree.items())))
 
 
-def find_dangerous(path: str, *, around: Surroundings) -> tuple[str, ...]:
+def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[str, ...]:
     """Return what would start programs in a new repository; nothing is changed."""
-    now = read_names(path, NAMES)
-    allowed = partial(_stays_within, path, around.roots)
+    now = read_names(path, GUARDED_GIT_NAMES)
+    allowed = partial(_names_inner_worktree, path, around.roots)
     found = list[str]()
     for name, node in sorted(now.items()):
-        if name in CONFIGS and node.data is not None:
+        if name in GIT_CONFIG_NAMES and node.data is not None:
             undone = undo_harmful_changes(b"", node.data, allowed=allowed).undone
-            found += [f"{os.fsdecode(name)} ({', '.join(map(plain, undone))})"] if undone else []
-        elif not _is_acceptable(name, now, path=path, around=around):
-            found.append(plain(os.fsdecode(name)) or "its target")
+            found += (
+                [f"{os.fsdecode(name)} ({', '.join(map(make_printable, undone))})"]
+                if undone
+                else []
+            )
+        elif not _is_acceptable_node(name, now, path=path, around=around):
+            found.append(make_printable(os.fsdecode(name)) or "its target")
     return tuple(found)
 
 
-def _take(tree: dict[bytes, Node], name: bytes, node: Node | None) -> None:
+def _accept_node(tree: dict[bytes, SavedNode], name: bytes, node: SavedNode | None) -> None:
     if node is None:
         tree.pop(name, None)
     else:
         tree[name] = node
 
 
-def _undone(saved: Saved, name: bytes, aside: Aside, *, path: str) -> Change:
+def _undo_change(
+    saved: SavedPath, name: bytes, aside: SetAsideFolder, *, path: str
+) -> ProtectedFileChange:
     done = True
     try:
-        restore(saved, name, aside)
+        restore_name(saved, name, aside)
     except OSError:
         done = False
-    return Change(plain(os.path.relpath(path, saved.root)), restored=done)
+    return ProtectedFileChange(make_printable(os.path.relpath(path, saved.root)), restored=done)
 
 
-def _is_lifted(path: str, name: bytes, around: Surroundings) -> bool:
+def _is_lifted(path: str, name: bytes, around: RepositoryContext) -> bool:
     # `git config` was allowed; it may have been told to work in another repository.
-    if name in CONFIGS and any(one.endswith("/.git/config") for one in around.lifted):
+    if name in GIT_CONFIG_NAMES and any(one.endswith("/.git/config") for one in around.lifted):
         return True
     return any(is_inside(path, one) or is_inside(one, path) for one in around.lifted)
 
 
-def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -> bool:
+def _is_acceptable_node(
+    name: bytes, now: SavedTree, *, path: str, around: RepositoryContext
+) -> bool:
     """Return whether a name in a repository leads git to no program of a command's choice."""
     node = now.get(name)
     if not name:
-        return node is None or _leads_to(node, path) in around.known
-    if name in CONFIGS:
+        return node is None or _resolve_git_pointer(node, path) in around.known
+    if name in GIT_CONFIG_NAMES:
         return node is None
     if name == b"commondir":
-        return node is None or (node.kind == "file" and _is_own(path, node.data or b""))
+        return node is None or (node.kind == "file" and _is_own_worktree(path, node.data or b""))
     if node is None:
         return False  # the user's own hook was removed
     if node.kind == "folder":
@@ -313,25 +351,25 @@ def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -
     return is_harmless_hook(os.fsdecode(name.rpartition(b"/")[2]), node.data)
 
 
-def _leads_to(node: Node, path: str) -> str:
+def _resolve_git_pointer(node: SavedNode, path: str) -> str:
     """Return the repository that a `.git` file or link names; empty if it names none."""
     if node.kind == "link":
         return os.path.realpath(path)
     data = (node.data or b"").strip() if node.kind == "file" else b""
-    if not data.startswith(POINTER) or b"\0" in data:
+    if not data.startswith(GITDIR_PREFIX) or b"\0" in data:
         return ""
-    target = os.fsdecode(data.removeprefix(POINTER).strip())
+    target = os.fsdecode(data.removeprefix(GITDIR_PREFIX).strip())
     return os.path.realpath(os.path.join(os.path.dirname(path), target))
 
 
-def _is_own(path: str, data: bytes) -> bool:
+def _is_own_worktree(path: str, data: bytes) -> bool:
     """Return whether a linked worktree shares the files of the repository that it lies in."""
     folder, above = os.path.split(os.path.dirname(path))[::-1]
     target = os.path.join(path, os.fsdecode(data.strip()))
     return folder == "worktrees" and b"\0" not in data and os.path.realpath(target) == above
 
 
-def _stays_within(
+def _names_inner_worktree(
     path: str, roots: tuple[str, ...], key: str, values: tuple[str | None, ...]
 ) -> bool:
     """Return whether a setting names a working tree inside the workspace, as a submodule's does."""

@@ -26,11 +26,11 @@ from travois.files.openat import OpenedPath, make_folders, open_parent
 MAX_SET_ASIDE_BYTES = 64 * 1024 * 1024
 """The most bytes copied where a file cannot be moved because it is on another disk."""
 MAX_NAME_CHARS = 100
-KEPT = 30 * 24 * 3600
+SET_ASIDE_SECONDS = 30 * 24 * 3600
 """Seconds for which removed files are kept."""
 
 
-class Aside:
+class SetAsideFolder:
     """A folder for the files that one check removes, created when there is one."""
 
     def __init__(self, folder: str) -> None:
@@ -39,27 +39,27 @@ class Aside:
 
     def move(self, place: OpenedPath, *, root: str) -> None:
         """Move a file or folder here. Raises OSError."""
-        target = self._target(place, root)
+        target = self._choose_free_name(place, root)
         try:
             os.rename(place.name, target, src_dir_fd=place.folder)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            _copy(place, target, left=[MAX_SET_ASIDE_BYTES])
-            _delete(place)
+            _copy_at_spot(place, target, left=[MAX_SET_ASIDE_BYTES])
+            _delete_at_spot(place)
 
     def copy(self, place: OpenedPath, *, root: str) -> None:
         """Keep a copy of a file or link that is about to be replaced."""
-        _copy(place, self._target(place, root), left=[MAX_SET_ASIDE_BYTES])
+        _copy_at_spot(place, self._choose_free_name(place, root), left=[MAX_SET_ASIDE_BYTES])
 
-    def _target(self, place: OpenedPath, root: str) -> str:
+    def _choose_free_name(self, place: OpenedPath, root: str) -> str:
         """Return a free name in our folder.
 
         It is one flat name for the whole path: an earlier entry may be a link to anywhere.
         """
         if not self.path:
             make_folders(Path(self._folder))
-            _sweep(self._folder)
+            _remove_old_copies(self._folder)
             stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
             self.path = os.path.join(self._folder, f"{stamp}_{os.urandom(3).hex()}")
             os.mkdir(self.path, 0o700)
@@ -72,15 +72,15 @@ class Aside:
         return free
 
 
-def _sweep(folder: str) -> None:
+def _remove_old_copies(folder: str) -> None:
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         with suppress(OSError):
-            if time.time() - os.lstat(path).st_mtime > KEPT:
+            if time.time() - os.lstat(path).st_mtime > SET_ASIDE_SECONDS:
                 rmtree(path, ignore_errors=True)
 
 
-def _copy(place: OpenedPath, target: str, *, left: list[int]) -> None:
+def _copy_at_spot(place: OpenedPath, target: str, *, left: list[int]) -> None:
     """Copy a file, a link or a folder; of anything else only the name."""
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
@@ -91,7 +91,7 @@ def _copy(place: OpenedPath, target: str, *, left: list[int]) -> None:
         try:
             for name in os.listdir(fd):
                 inner = OpenedPath(fd, name, f"{place.path}/{name}")
-                _copy(inner, os.path.join(target, name), left=left)
+                _copy_at_spot(inner, os.path.join(target, name), left=left)
         finally:
             os.close(fd)
     else:
@@ -104,7 +104,7 @@ def _copy(place: OpenedPath, target: str, *, left: list[int]) -> None:
             copy.write(data)
 
 
-def _delete(place: OpenedPath) -> None:
+def _delete_at_spot(place: OpenedPath) -> None:
     try:
         os.unlink(place.name, dir_fd=place.folder)
     except OSError as error:
@@ -113,22 +113,22 @@ def _delete(place: OpenedPath) -> None:
         rmtree(place.name, dir_fd=place.folder)
 
 
-MOST_BYTES = 32 * 1024 * 1024
-MOST_NAMES = 5_000
+MAX_SAVED_BYTES = 32 * 1024 * 1024
+MAX_SAVED_NAMES = 5_000
 """The limits of one saved path. Beyond them a change is noticed but cannot be undone."""
-SLACK = 100_000_000
+CLOCK_SLACK_NS = 100_000_000
 """The nanoseconds by which the file system's clock may lag behind ours."""
-CHECKOUTS = b"worktrees"
+CHECKOUTS_NAME = b"worktrees"
 """The folder in our own and Claude's settings that contains checkouts, where agents work."""
-READING = os.O_RDONLY | os.O_NONBLOCK
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
-Kind = Literal["file", "link", "folder", "other"]
+NodeKind = Literal["file", "link", "folder", "other"]
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True):
+class SavedNode(msgspec.Struct, frozen=True, array_like=True):
     """One file, link or folder; `data` is None where it was not saved."""
 
-    kind: Kind
+    kind: NodeKind
     mode: int
     owner: tuple[int, int]
     stamp: tuple[int, int, int, int, int]
@@ -137,7 +137,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     """A file's number of hard links: a second name would be a way to change it later."""
     data: bytes | None = None
 
-    def is_like(self, other: Node) -> bool:
+    def is_like(self, other: SavedNode) -> bool:
         """Return whether all that matters is equal; commands cannot choose an owner."""
         if (self.kind, self.mode) != (other.kind, other.mode):
             return False
@@ -148,11 +148,11 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
         return self.data == other.data and (self.names == other.names or other.names == 1)
 
 
-Tree = Mapping[bytes, Node]
+SavedTree = Mapping[bytes, SavedNode]
 """The nodes at a path, by names relative to it; empty if nothing is there."""
 
 
-class Holder(msgspec.Struct, frozen=True, array_like=True):
+class ParentFolder(msgspec.Struct, frozen=True, array_like=True):
     """A folder above a protected path, with its identity."""
 
     path: str
@@ -160,32 +160,32 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     inode: int
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedPath(msgspec.Struct, frozen=True):
     """The state of a protected path at a moment."""
 
     path: str
     root: str
     """The folder that is writable and cannot be replaced itself."""
     at: int
-    tree: tuple[tuple[bytes, Node], ...]
-    holders: tuple[Holder, ...] = ()
+    tree: tuple[tuple[bytes, SavedNode], ...]
+    holders: tuple[ParentFolder, ...] = ()
 
     @property
-    def nodes(self) -> Tree:
+    def nodes(self) -> SavedTree:
         """The nodes by name."""
         return dict(self.tree)
 
 
-class Reader:
+class SavedTreeReader:
     """Reads trees, and takes contents that cannot have changed from an earlier save."""
 
-    def __init__(self, earlier: Saved | None, *, checkouts: bool) -> None:
-        self._known: Tree = earlier.nodes if earlier else {}
-        self._settled = earlier.at - SLACK if earlier else 0
-        self._skipped = (CHECKOUTS,) if checkouts else ()
-        self._bytes, self._names = MOST_BYTES, MOST_NAMES
+    def __init__(self, earlier: SavedPath | None, *, checkouts: bool) -> None:
+        self._known: SavedTree = earlier.nodes if earlier else {}
+        self._settled = earlier.at - CLOCK_SLACK_NS if earlier else 0
+        self._skipped = (CHECKOUTS_NAME,) if checkouts else ()
+        self._bytes, self._names = MAX_SAVED_BYTES, MAX_SAVED_NAMES
 
-    def read(self, place: OpenedPath, name: bytes = b"") -> Iterator[tuple[bytes, Node]]:
+    def read(self, place: OpenedPath, name: bytes = b"") -> Iterator[tuple[bytes, SavedNode]]:
         """Yield a name in an open folder, with everything in it."""
         self._names -= 1
         if self._names < 0:
@@ -194,16 +194,16 @@ class Reader:
             found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return
-        node = _node(found)
+        node = _node_from_stat(found)
         if node.kind == "folder":
             yield name, node
-            yield from self._inner(place, name)
+            yield from self._read_inside(place, name)
             return
         with suppress(PermissionError):
-            node = self._filled(node, place, name)
+            node = self._with_content(node, place, name)
         yield name, node
 
-    def _inner(self, place: OpenedPath, name: bytes) -> Iterator[tuple[bytes, Node]]:
+    def _read_inside(self, place: OpenedPath, name: bytes) -> Iterator[tuple[bytes, SavedNode]]:
         """Yield everything in a folder; nothing if it cannot be opened."""
         try:
             fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -218,7 +218,7 @@ class Reader:
         finally:
             os.close(fd)
 
-    def _filled(self, node: Node, place: OpenedPath, name: bytes) -> Node:
+    def _with_content(self, node: SavedNode, place: OpenedPath, name: bytes) -> SavedNode:
         """Return the node with its content, taken from an earlier save if that still holds."""
         known = self._known.get(name)
         same = known is not None and (known.kind, known.stamp) == (node.kind, node.stamp)
@@ -229,7 +229,7 @@ class Reader:
             return msgspec.structs.replace(node, data=os.fsencode(target))
         if node.kind == "other" or node.stamp[2] > self._bytes:
             return node
-        with os.fdopen(place.open(READING), "rb") as file:
+        with os.fdopen(place.open(READ_FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return node
             data = file.read(self._bytes + 1)
@@ -237,39 +237,41 @@ class Reader:
         return msgspec.structs.replace(node, data=data) if self._bytes >= 0 else node
 
 
-def save(
-    path: str, root: str, earlier: Saved | None = None, *, names: tuple[str, ...] = ()
-) -> Saved:
+def save_path(
+    path: str, root: str, earlier: SavedPath | None = None, *, names: tuple[str, ...] = ()
+) -> SavedPath:
     """Return the current state of a path; `earlier` saves reading what has not changed since.
 
     With names given, only these are read of a folder.
     """
     at = time.time_ns()
-    tree = tuple((read_names(path, names, earlier) if names else read(path, earlier)).items())
-    return Saved(path, root, at, tree, tuple(_holders(path, root)))
+    tree = tuple(
+        (read_names(path, names, earlier) if names else read_saved_tree(path, earlier)).items()
+    )
+    return SavedPath(path, root, at, tree, tuple(_find_parents(path, root)))
 
 
-def read(path: str, earlier: Saved | None = None) -> Tree:
+def read_saved_tree(path: str, earlier: SavedPath | None = None) -> SavedTree:
     """Return the nodes at a path; a path that leads through a link or a file has none."""
     if not os.path.lexists(path):
         return {}  # most protected names are missing, and this is faster
     try:
         with open_parent(path) as place:
-            tree = dict(Reader(earlier, checkouts=_has_checkouts(path)).read(place))
+            tree = dict(SavedTreeReader(earlier, checkouts=_has_checkouts(path)).read(place))
             # A folder with nothing but checkouts counts as missing: we create it for those.
             bare = len(tree) == 1 and _has_checkouts(path) and tree[b""].kind == "folder"
-            return {} if bare and _holds(place, os.fsdecode(CHECKOUTS)) else tree
+            return {} if bare and _has_entry(place, os.fsdecode(CHECKOUTS_NAME)) else tree
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return {}
         raise
 
 
-def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) -> Tree:
+def read_names(path: str, names: tuple[str, ...], earlier: SavedPath | None = None) -> SavedTree:
     """Return the nodes of some names in a folder; anything but a folder is read as itself."""
-    reader, tree = Reader(earlier, checkouts=False), dict[bytes, Node]()
+    reader, tree = SavedTreeReader(earlier, checkouts=False), dict[bytes, SavedNode]()
     with suppress(FileNotFoundError, NotADirectoryError), open_parent(path) as place:
-        found = _found(place)
+        found = _stat_node(place)
         if found is None or found.kind != "folder":
             return dict(reader.read(place))
         fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -281,33 +283,40 @@ def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) 
     return tree
 
 
-def differences(before: Tree, now: Tree) -> Iterator[bytes]:
+def find_differences(before: SavedTree, now: SavedTree) -> Iterator[bytes]:
     """Yield the names that differ, from the top down; a new folder stands for its contents."""
     added = list[bytes]()
     for name in sorted(before.keys() | now.keys()):
         was, is_ = before.get(name), now.get(name)
         if was is not None and is_ is not None and was.is_like(is_):
             continue
-        if was is None and any(_within(name, one) for one in added):
+        if was is None and any(_is_name_below(name, one) for one in added):
             continue
         if was is None or was.kind != "folder":
             added.append(name)
         yield name
 
 
-def hold(saved: Saved, aside: Aside) -> Iterator[str]:
+def restore_parents(saved: SavedPath, aside: SetAsideFolder) -> Iterator[str]:
     """Restore parent folders that were renamed, if they lie beside their old name.
 
     A repository whose `.git` was moved away and replaced would otherwise be left in two pieces.
     """
     for holder in saved.holders:
-        if _stays(holder):
+        if _is_in_place(holder):
             continue
         with suppress(OSError), open_parent(holder.path) as place:
-            if _is(place, holder):
-                _let_in(place)
+            if _is_same_folder(place, holder):
+                _make_accessible(place)
                 continue
-            moved = next((name for name in _names(place) if _is(place.sibling(name), holder)), None)
+            moved = next(
+                (
+                    name
+                    for name in _list_parent_names(place)
+                    if _is_same_folder(place.sibling(name), holder)
+                ),
+                None,
+            )
             if moved is None:
                 continue
             aside.move(place, root=saved.root)
@@ -316,16 +325,16 @@ def hold(saved: Saved, aside: Aside) -> Iterator[str]:
             yield holder.path
 
 
-def restore(saved: Saved, name: bytes, aside: Aside) -> None:
+def restore_name(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> None:
     """Restore one name to its saved state, after setting the present one aside. Raises OSError."""
     node = saved.nodes.get(name)
     path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
     if node is not None:
-        _clear_way(path, saved, aside)
+        _clear_parents(path, saved, aside)
     with open_parent(path, missing="make" if node else "fail") as place:
-        found = _found(place)
+        found = _stat_node(place)
         if node is None and found:
-            _remove(place, found, saved, aside)
+            _remove_new_path(place, found, saved, aside)
         elif node is None:
             return
         elif node.kind == "folder":
@@ -337,10 +346,10 @@ def restore(saved: Saved, name: bytes, aside: Aside) -> None:
                 aside.move(place, root=saved.root)
             elif found:
                 aside.copy(place, root=saved.root)
-            put(place, node)
+            write_node(place, node)
 
 
-def put(place: OpenedPath, node: Node) -> None:
+def write_node(place: OpenedPath, node: SavedNode) -> None:
     """Write a name's contents atomically and as a new file: old hard links lead elsewhere."""
     if node.data is None:
         raise OSError(errno.EFBIG, "it was too large to save", place.path)
@@ -353,7 +362,7 @@ def put(place: OpenedPath, node: Node) -> None:
             with os.fdopen(fd, "wb") as file:
                 file.write(node.data)
                 file.flush()  # a write after utime would change the mtime again
-                _dress(fd, node)
+                _set_owner_and_mode(fd, node)
                 os.utime(fd, ns=(node.stamp[3], node.stamp[3]))
         ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
         os.replace(draft.name, place.name, **ends)
@@ -362,13 +371,15 @@ def put(place: OpenedPath, node: Node) -> None:
             os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _remove(place: OpenedPath, found: Node, saved: Saved, aside: Aside) -> None:
+def _remove_new_path(
+    place: OpenedPath, found: SavedNode, saved: SavedPath, aside: SetAsideFolder
+) -> None:
     """Remove what did not exist; checkouts of agents stay, with the folder that contains them."""
-    kept = os.fsdecode(CHECKOUTS)
+    kept = os.fsdecode(CHECKOUTS_NAME)
     if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
         aside.move(place, root=saved.root)
         return
-    if not _holds(place, kept):
+    if not _has_entry(place, kept):
         aside.move(place, root=saved.root)
         return
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -384,23 +395,23 @@ def _has_checkouts(path: str) -> bool:
     return os.path.basename(path) in (".travois", ".claude")
 
 
-def _make_folder(place: OpenedPath, node: Node) -> None:
+def _make_folder(place: OpenedPath, node: SavedNode) -> None:
     with suppress(FileExistsError):
         os.mkdir(place.name, 0o700, dir_fd=place.folder)
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _dress(fd, node)
+        _set_owner_and_mode(fd, node)
     finally:
         os.close(fd)
 
 
-def _dress(fd: int, node: Node) -> None:
+def _set_owner_and_mode(fd: int, node: SavedNode) -> None:
     with suppress(PermissionError):
         os.chown(fd, *node.owner)
     os.chmod(fd, stat.S_IMODE(node.mode))
 
 
-def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
+def _clear_parents(path: str, saved: SavedPath, aside: SetAsideFolder) -> None:
     """Move aside everything above a path that is not a folder."""
     way = path.removeprefix(saved.root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
@@ -408,12 +419,12 @@ def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
             suppress(FileNotFoundError),
             open_parent("/".join((saved.root, *way[:depth]))) as place,
         ):
-            found = _found(place)
+            found = _stat_node(place)
             if found and found.kind != "folder":
                 aside.move(place, root=saved.root)
 
 
-def _holders(path: str, root: str) -> Iterator[Holder]:
+def _find_parents(path: str, root: str) -> Iterator[ParentFolder]:
     """Yield the folders between a root and a path."""
     way = path.removeprefix(root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
@@ -421,10 +432,10 @@ def _holders(path: str, root: str) -> Iterator[Holder]:
         with suppress(OSError):
             found = os.lstat(at)
             if stat.S_ISDIR(found.st_mode):
-                yield Holder(at, found.st_dev, found.st_ino)
+                yield ParentFolder(at, found.st_dev, found.st_ino)
 
 
-def _stays(holder: Holder) -> bool:
+def _is_in_place(holder: ParentFolder) -> bool:
     """Return whether a folder is where it was and open to us."""
     try:
         found = os.lstat(holder.path)
@@ -434,7 +445,7 @@ def _stays(holder: Holder) -> bool:
     return same and found.st_mode & 0o700 == 0o700
 
 
-def _let_in(place: OpenedPath) -> None:
+def _make_accessible(place: OpenedPath) -> None:
     """Make a folder of ours accessible that was closed to us."""
     fd = place.open(os.O_PATH | os.O_DIRECTORY)
     try:
@@ -445,7 +456,7 @@ def _let_in(place: OpenedPath) -> None:
         os.close(fd)
 
 
-def _is(place: OpenedPath, holder: Holder) -> bool:
+def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
@@ -453,7 +464,7 @@ def _is(place: OpenedPath, holder: Holder) -> bool:
     return (found.st_dev, found.st_ino) == (holder.device, holder.inode)
 
 
-def _names(place: OpenedPath) -> list[str]:
+def _list_parent_names(place: OpenedPath) -> list[str]:
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
     try:
         return os.listdir(fd)
@@ -461,7 +472,7 @@ def _names(place: OpenedPath) -> list[str]:
         os.close(fd)
 
 
-def _holds(place: OpenedPath, name: str) -> bool:
+def _has_entry(place: OpenedPath, name: str) -> bool:
     """Return whether a folder has an entry of that name."""
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -470,21 +481,21 @@ def _holds(place: OpenedPath, name: str) -> bool:
         os.close(fd)
 
 
-def _found(place: OpenedPath) -> Node | None:
+def _stat_node(place: OpenedPath) -> SavedNode | None:
     try:
-        return _node(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
+        return _node_from_stat(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _node(found: os.stat_result) -> Node:
+def _node_from_stat(found: os.stat_result) -> SavedNode:
     stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    kind = _kind(found.st_mode)
+    kind = _node_kind(found.st_mode)
     names = found.st_nlink if kind == "file" else 1
-    return Node(kind, found.st_mode, (found.st_uid, found.st_gid), stamp, names)
+    return SavedNode(kind, found.st_mode, (found.st_uid, found.st_gid), stamp, names)
 
 
-def _kind(mode: int) -> Kind:
+def _node_kind(mode: int) -> NodeKind:
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISLNK(mode):
@@ -492,5 +503,5 @@ def _kind(mode: int) -> Kind:
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
-def _within(name: bytes, folder: bytes) -> bool:
+def _is_name_below(name: bytes, folder: bytes) -> bool:
     return not folder or name.startswith(folder + b"/")

@@ -14,11 +14,11 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 
 if TYPE_CHECKING:
-    from travois.process.job import Child
-    from travois.sandbox.guard.guard import Journal
+    from travois.process.job import ChildProcess
+    from travois.sandbox.guard.guard import GuardJournal
 
 
-class Guarding:
+class SessionGuards:
     """The guarded programs of a session, and the notices about their protected files.
 
     Without a folder for the journal there is a temporary one until we close: then nothing survives
@@ -28,19 +28,19 @@ class Guarding:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._own = ""
-        self._journal: Journal | None = None
-        self._children: list[Child] = []
+        self._journal: GuardJournal | None = None
+        self._children: list[ChildProcess] = []
         self._told: list[str] = []
 
-    def journal(self) -> Journal:
+    def open_journal(self) -> GuardJournal:
         """Open the journal in which guards save protected files."""
         if self._journal is None:
-            from travois.sandbox.guard.guard import Journal
+            from travois.sandbox.guard.guard import GuardJournal
 
-            self._journal = Journal(self._folder or self._temporary())
+            self._journal = GuardJournal(self._folder or self._make_temporary_folder())
         return self._journal
 
-    def _temporary(self) -> str:
+    def _make_temporary_folder(self) -> str:
         from tempfile import mkdtemp
 
         self._own = mkdtemp(prefix="travois-guards-")
@@ -50,18 +50,18 @@ class Guarding:
     def is_open(self) -> bool:
         """Whether a running program, of this or another session, could change protected files."""
         known = self._journal is not None or bool(self._folder)
-        return known and self.journal().is_open()
+        return known and self.open_journal().is_open()
 
     async def prepare(self, cage: SandboxProfile | None) -> None:
         """Find the repositories that a command could change, without blocking the event loop."""
         if cage is None or cage.profile == "look":
             return
-        from travois.sandbox.guard.guard import repository_roots
+        from travois.sandbox.guard.guard import find_repository_roots
 
-        journal, roots = self.journal(), repository_roots(cage)
+        journal, roots = self.open_journal(), find_repository_roots(cage)
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
 
-    def hold_instructions(self, command: Command) -> Command:
+    def pin_project_files(self, command: Command) -> Command:
         """Make protected project files read-only for a program that may run for hours.
 
         If they change meanwhile, the user or another program did it, so those changes stay.
@@ -69,24 +69,28 @@ class Guarding:
         cage = command.cage
         if cage is None or cage.unasked is None:
             return command
-        from travois.sandbox.guard.guard import repository_roots
-        from travois.sandbox.guard.instructions import find_held
+        from travois.sandbox.guard.guard import find_repository_roots
+        from travois.sandbox.guard.instructions import find_mountable_files
 
-        held = find_held(self.journal().list_protected(repository_roots(cage)))
+        held = find_mountable_files(
+            self.open_journal().list_protected_files(find_repository_roots(cage))
+        )
         unasked = replace(cage.unasked, held=held)
         return replace(command, cage=replace(cage, pinned=(*cage.pinned, *held), unasked=unasked))
 
-    async def review(self, child: Child) -> None:
+    async def refresh_repositories(self, child: ChildProcess) -> None:
         """Find the repositories that exist after a program has ended."""
         if child.guard is not None:
-            await anyio.to_thread.run_sync(child.guard.refresh)
+            await anyio.to_thread.run_sync(child.guard.refresh_repositories)
 
-    def watch(self, child: Child) -> None:
+    def watch_child(self, child: ChildProcess) -> None:
         """Check the protected files of a started program once it has ended."""
         if child.guard is not None:
             self._children.append(child)
 
-    def settle(self, is_over: Callable[[Child], bool], *, running: bool = False) -> None:
+    def check_children(
+        self, is_over: Callable[[ChildProcess], bool], *, running: bool = False
+    ) -> None:
         """Check the files of programs that have ended; close the guards of those that are all gone.
 
         With `running`, also look at programs that go on: a server in the background may plant a
@@ -107,14 +111,14 @@ class Guarding:
     def recover(self) -> None:
         """Check the files that killed processes had guarded."""
         if self._folder and os.path.isdir(self._folder):
-            self.journal().recover()
+            self.open_journal().recover()
 
-    def accept(self, path: str, data: bytes | None = None) -> None:
+    def accept_change(self, path: str, data: bytes | None = None) -> None:
         """Accept our own change to a protected file as its state to keep."""
         if self.is_open:
-            self.journal().accept(path, data)
+            self.open_journal().accept_change(path, data)
 
-    def notices(self) -> tuple[str, ...]:
+    def take_notices(self) -> tuple[str, ...]:
         """Return the pending notices, each once."""
         if self._journal is not None:
             self._told += self._journal.notices

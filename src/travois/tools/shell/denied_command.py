@@ -10,7 +10,7 @@ from functools import lru_cache
 from travois.permissions.paths import is_inside
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS, SandboxProfile
 from travois.ports.world import ProcessResult
-from travois.sandbox.denial import Denial, find_denial, find_port
+from travois.sandbox.denial import Denial, find_denial, find_refused_port
 from travois.sandbox.disk_facts import LocalDisk
 from travois.tools.paths import escape_path
 
@@ -69,7 +69,7 @@ def explain_denial(
     done: ProcessResult, text: str, cage: SandboxProfile | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Explain what the sandbox denied a command; nothing if it failed for another reason."""
-    if port := find_port(text, done.session_ports):
+    if port := find_refused_port(text, done.session_ports):
         yield f"The server at port {port} runs in the sandbox's own network: {SESSION_PORT_HINT}"
     if cage is None:
         return

@@ -20,7 +20,14 @@ import anyio.to_thread
 
 from travois.providers.http.client import Tcp
 from travois.providers.http.fetch import Lookup, lookup
-from travois.sandbox.network import PATIENCE, Asked, attend, dialled, plain, reachable
+from travois.sandbox.network import (
+    PROXY_TIMEOUT_SECONDS,
+    ProxyRequest,
+    dial_first,
+    is_reachable_address,
+    parse_host_name,
+    serve_proxy,
+)
 
 LOOPBACK_NAME = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """Names and addresses of this machine."""
@@ -51,7 +58,7 @@ class BrowserProxy:
     async def serve(self) -> None:
         """Serve connections until cancelled."""
         with self._listener:
-            await attend(self._listener, self._connect, refuse=self._record_refusal)
+            await serve_proxy(self._listener, self._connect, refuse=self._record_refusal)
 
     def close_local_connections(self) -> None:
         """Close connections to this machine: a browser would reuse them for the next page."""
@@ -62,19 +69,23 @@ class BrowserProxy:
         if words not in self.refused and len(self.refused) < MAX_REFUSALS:
             self.refused.append(words)
 
-    async def _connect(self, asked: Asked) -> Tcp:
+    async def _connect(self, asked: ProxyRequest) -> Tcp:
         name = asked.host.decode("latin-1").lower().strip("[]")
         if LOOPBACK_NAME.fullmatch(name):
             if not self._local():
                 raise PermissionError(f"{name} is this machine, which other pages may not reach")
             inward = await self._connect_to_session(asked.port)
-            inward = inward or await dialled(name, ("127.0.0.1", "::1"), asked.port)
+            inward = inward or await dial_first(name, ("127.0.0.1", "::1"), asked.port)
             self._inward.add(inward)
             return inward
-        found = [address for address in await self._resolve_host(name, asked) if reachable(address)]
+        found = [
+            address
+            for address in await self._resolve_host(name, asked)
+            if is_reachable_address(address)
+        ]
         if not found:
             raise PermissionError(f"{name} is in a private network, which is not allowed")
-        return await dialled(name, found, asked.port)
+        return await dial_first(name, found, asked.port)
 
     async def _connect_to_session(self, port: int) -> Tcp | None:
         """Connect to a server that a command of the session started, if any."""
@@ -87,10 +98,10 @@ class BrowserProxy:
                 return Tcp(found)
         return None
 
-    async def _resolve_host(self, name: str, asked: Asked) -> tuple[str, ...]:
+    async def _resolve_host(self, name: str, asked: ProxyRequest) -> tuple[str, ...]:
         with suppress(ValueError):
             return (str(ip_address(name)),)
-        host = plain(asked.host)
+        host = parse_host_name(asked.host)
         if not host:
             raise PermissionError(f"{name[:100]!a} is not a host name")
         try:
@@ -104,7 +115,7 @@ async def _try_connect(made: socket.socket, place: tuple[str, int]) -> bool:
     made.setblocking(False)
     code = made.connect_ex(place)
     if code == errno.EINPROGRESS:
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(PROXY_TIMEOUT_SECONDS):
             await anyio.wait_writable(made)
             code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:

@@ -24,8 +24,8 @@ import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from travois.core.errors import UserError
-from travois.process.environment import bare
-from travois.process.reap import MARK, fell, tree
+from travois.process.environment import build_minimal_environment
+from travois.process.reap import JOB_MARK_VARIABLE, end_processes, find_process_tree
 from travois.providers.http.fetch import Lookup, lookup
 from travois.tools.web.browser import BrowserArgs, PageView
 from travois.tools.web.browser_proxy import LOOPBACK_NAME, BrowserProxy, SessionSocket
@@ -106,7 +106,7 @@ class BrowserWindow:
             headless=not self._visible,
             chromium_sandbox=not root,
             proxy={"server": self._gate.url},
-            env={**self._environment(), MARK: self._mark},
+            env={**self._environment(), JOB_MARK_VARIABLE: self._mark},
             args=[*CHROMIUM_ARGS],
         )
         context = await started.new_context(
@@ -125,14 +125,16 @@ class BrowserWindow:
         """Return the browser's environment; its home does not exist, so that it leaves no files."""
         shown = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY")
         screen = {k: v for k, v in self._env.items() if k in shown} if self._visible else {}
-        return {**bare(self._env), **screen, "HOME": "/nonexistent"}
+        return {**build_minimal_environment(self._env), **screen, "HOME": "/nonexistent"}
 
     async def close(self) -> None:
         """Close the browser, by force if necessary."""
         with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS):
             if self._driver is not None:
                 await self._driver.stop()
-        await fell(lambda: tree(f"{MARK}={self._mark}", ()), grace=0.5)
+        await end_processes(
+            lambda: find_process_tree(f"{JOB_MARK_VARIABLE}={self._mark}", ()), grace=0.5
+        )
 
     @property
     def url(self) -> str:
