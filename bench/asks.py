@@ -51,7 +51,7 @@ from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.shell.families import is_builder
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.process.run import LocalProcesses
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sandbox.hidden_files import find_covered_places
 from travois.sandbox.policy import SECRET_HOME_PATHS, SandboxPolicy
 from travois.sandbox.tool_chains import list_tool_chain_paths
@@ -372,7 +372,7 @@ def make_agent(
     return Agent(
         session=session,
         model=Scripted(),
-        encoder=Encoder(kept.get),
+        encoder=RequestEncoder(kept.get),
         tools=AgentTools({tool.name: tool for tool in TOOLS}),
         world=World(
             root, DiskFiles(), LocalProcesses(), NoWeb(), kept, lambda c, d: c, snapshots=Covered()

@@ -40,12 +40,12 @@ from travois.permissions.decide import Permissions
 from travois.ports.tool import CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses
-from travois.providers.catalog import resolve
-from travois.providers.encoder import Encoder
-from travois.providers.errors import problem
+from travois.providers.catalog import resolve_model
+from travois.providers.encoder import RequestEncoder
+from travois.providers.errors import parse_error_response
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
-from travois.providers.stream_reader import reader
+from travois.providers.stream_reader import create_reply_reader
 from travois.sessions.blobs import BlobStore
 from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
@@ -121,7 +121,9 @@ class Day:
         response = answer(self.lab, Asked("POST", request.path, {}, headers, request.body))
         body = b"".join(step for step in response.steps if isinstance(step, bytes))
         if response.status != 200:
-            raise problem(response.status, {}, body=body, protocol="anthropic", now=0.0)
+            raise parse_error_response(
+                response.status, {}, body=body, protocol="anthropic", now=0.0
+            )
         if sent is not None and sent.chain == request.chain:
             self._count(card)
         yield _read(card, body)
@@ -138,11 +140,11 @@ NOUNS = ("parser", "index", "window", "ledger", "socket", "column", "branch", "r
 
 
 async def _read(card: ModelCard, body: bytes) -> AsyncGenerator[StreamDelta | Reply]:
-    reading = reader(card, size=len(body))
+    reading = create_reply_reader(card, size=len(body))
     for delta in reading.feed(body):
         yield delta
     await anyio.lowlevel.checkpoint()
-    yield reading.reply()
+    yield reading.finish()
 
 
 def _nothing(args: Free, here: CallLocation) -> tuple[Access, ...]:
@@ -169,7 +171,7 @@ def _begin(day: Day, folder: Path) -> SessionLog:
     held = SessionLog.create(folder, opened, clock=day.now)
     spec = ToolSpec("Look", "Look at a file.", '{"type":"object"}')
     head = (FILLER * HEAD)[: HEAD * BYTES]
-    card = msgspec.structs.replace(resolve("claude-opus-5-5", {}), cache_ttl=day.life)
+    card = msgspec.structs.replace(resolve_model("claude-opus-5-5", {}), cache_ttl=day.life)
     Session(held).append(Epoch(card, head, (spec,)))
     return held
 
@@ -185,7 +187,7 @@ def _agent(day: Day, session: Session, folder: Path, layers: ContextLayers) -> A
     return Agent(
         session=session,
         model=day,
-        encoder=Encoder(blobs.get),
+        encoder=RequestEncoder(blobs.get),
         tools=AgentTools({"Look": tool}),
         world=World("/", DiskFiles(), LocalProcesses(), NoWeb(), blobs, spill, kept=str(folder)),
         permissions=AgentPermissions(Permissions(mode="bypass"), Nobody()),

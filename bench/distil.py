@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from travois.search import embedder
 from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search.minilm import Net, work_alone
-from travois.search.wordpiece import END, START, WordPiece
+from travois.search.minilm import MiniLmNet, use_one_blas_thread
+from travois.search.wordpiece import END_PIECE, START_PIECE, WordPieceTokenizer
 
 GLOSSES = 60_000
 SKIPPED = {"site-packages", "test", "lib2to3", "idle_test"}
@@ -48,18 +48,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("wordnet", type=Path)
     parser.add_argument("--vectors", type=Path, help="where the vectors of the texts are kept")
     args = parser.parse_args(argv)
-    folder = weights.weights_folder()
+    folder = weights.find_weights_folder()
     assert folder is not None
     texts = [*_sample(_glosses(args.wordnet))[:GLOSSES], *_sample(_docstrings())]
     vectors = _vectors(texts, folder, args.vectors)
-    pieces = WordPiece((folder / "vocab.txt").read_text("utf-8").splitlines())
+    pieces = WordPieceTokenizer((folder / "vocab.txt").read_text("utf-8").splitlines())
     basis = _basis(vectors)
     rows = _fit(
         _alone(folder, basis), _coded(texts, pieces), _unit((vectors - vectors.mean(0)) @ basis)
     )
     target = Path(embedder.__file__).parent
-    (target / embedder.TABLE).write_bytes(_packed(rows))
-    shutil.copy(folder / "vocab.txt", target / embedder.PIECES)
+    (target / embedder.STATIC_TABLE_FILE).write_bytes(_packed(rows))
+    shutil.copy(folder / "vocab.txt", target / embedder.STATIC_PIECES_FILE)
 
 
 def _glosses(folder: Path) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _sample(texts: Iterator[str]) -> list[str]:
 def _vectors(texts: Sequence[str], folder: Path, kept: Path | None) -> Matrix:
     if kept and kept.exists():
         return np.load(kept).astype(np.float32)
-    model, parts = minilm.MiniLM(folder, longest=READ), list[Matrix]()
+    model, parts = minilm.MiniLmEmbedder(folder, longest=READ), list[Matrix]()
     for at in range(0, len(texts), TOGETHER):
         data = model.encode(texts[at : at + TOGETHER])
         parts.append(np.frombuffer(data, np.float32).reshape(-1, model.size))
@@ -120,15 +120,15 @@ def _basis(vectors: Matrix) -> Matrix:
     """The directions in which texts differ most."""
     away = vectors - vectors.mean(0)
     _, axes = np.linalg.eigh(away.T @ away)
-    return np.ascontiguousarray(axes[:, ::-1][:, : embedder.Static.size])
+    return np.ascontiguousarray(axes[:, ::-1][:, : embedder.StaticEmbedder.size])
 
 
 def _alone(folder: Path, basis: Matrix) -> Matrix:
     """What the model says of each piece alone; the order of the pieces tells how rare they are."""
-    work_alone()
-    net = Net(weights.read(folder / "model.safetensors"))
+    use_one_blas_thread()
+    net = MiniLmNet(weights.read_safetensors(folder / "model.safetensors"))
     count = len((folder / "vocab.txt").read_text("utf-8").splitlines())
-    texts = [[START, number, END] for number in range(count)]
+    texts = [[START_PIECE, number, END_PIECE] for number in range(count)]
     rows = np.concatenate([net(texts[at : at + TOGETHER]) for at in range(0, count, TOGETHER)])
     rarity = np.log(1 + np.maximum(np.arange(count) - WORDS_FROM + 1, 1))
     rarity[:WORDS_FROM] = 0
@@ -136,7 +136,7 @@ def _alone(folder: Path, basis: Matrix) -> Matrix:
     return (away * (rarity / rarity.max())[:, None]).astype(np.float32)
 
 
-def _coded(texts: Sequence[str], pieces: WordPiece) -> list[list[int]]:
+def _coded(texts: Sequence[str], pieces: WordPieceTokenizer) -> list[list[int]]:
     coded = (pieces.encode(text, limit=READ)[1:-1] for text in texts)
     return [
         [number for number in numbers if number >= WORDS_FROM] or [WORDS_FROM] for numbers in coded

@@ -25,13 +25,13 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from travois.compat.sessions.search import pieces
+from travois.compat.sessions.search import split_passages
 from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search.database import Document, Embedder
-from travois.search.embedder import Static
-from travois.search.index import Index
-from travois.search.rank import spoken
+from travois.search.database import Embedder, SearchDocument
+from travois.search.embedder import StaticEmbedder
+from travois.search.index import SearchIndex
+from travois.search.rank import find_time_span
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10
@@ -48,10 +48,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     with TemporaryDirectory() as scratch:
-        embedder, folder = minilm.find(Path(scratch) / "checked"), weights.weights_folder()
-        if isinstance(embedder, minilm.Absent) or folder is None:
+        embedder, folder = (
+            minilm.find_embedder(Path(scratch) / "checked"),
+            weights.find_weights_folder(),
+        )
+        if isinstance(embedder, minilm.NoEmbedder) or folder is None:
             sys.exit(f"There is no embedding to compare with: {embedder}")
-        plain = minilm.MiniLM(folder, longest=READ)
+        plain = minilm.MiniLmEmbedder(folder, longest=READ)
         figures = measure(args.folder.resolve(), embedder, plain=plain, scratch=Path(scratch))
     print(json.dumps({"sets": figures}) if args.json else _table(figures))
 
@@ -71,7 +74,9 @@ def measure(
             base = scratch / f"{name}-{at}.db"
             ways: dict[str, Ranking] = {
                 "travois": _travois(conversation, texts, embedder=embedder, base=base),
-                "static": _travois(conversation, texts, embedder=Static(), base=_beside(base, 1)),
+                "static": _travois(
+                    conversation, texts, embedder=StaticEmbedder(), base=_beside(base, 1)
+                ),
                 "words": _travois(conversation, texts, embedder=None, base=_beside(base, 2)),
                 "bm25": _bm25(scorer, ids, texts),
                 "embedding": _embedding(ids, texts, embedder=plain),
@@ -126,11 +131,11 @@ def _travois(
     whole = any("text" not in turn for _, turn in _turns(conversation))
     documents = list(_passages(conversation, texts) if whole else _spoken(conversation))
     now = max((document.at for document in documents), default=0.0)
-    index = Index(base, None if whole else embedder)
+    index = SearchIndex(base, None if whole else embedder)
     index.update("memory", documents)
     while index.embed("memory", limit=64):
         pass
-    find = index.groups if whole else index.search
+    find = index.search_groups if whole else index.search
     return lambda text: [hit.id for hit in find("memory", text, limit=WIDTH, now=now)]
 
 
@@ -140,19 +145,21 @@ def _turns(conversation: Any) -> Iterator[tuple[Any, Any]]:
             yield session, turn
 
 
-def _spoken(conversation: Any) -> Iterator[Document]:
+def _spoken(conversation: Any) -> Iterator[SearchDocument]:
     places: dict[str, Iterator[int]] = defaultdict(count)
     for session, turn in _turns(conversation):
         group = str(session["id"])
         at = _seconds(turn.get("time") or session.get("time"))
-        yield Document(turn["id"], turn["text"], group, next(places[group]), at=at, who=turn["who"])
+        yield SearchDocument(
+            turn["id"], turn["text"], group, next(places[group]), at=at, who=turn["who"]
+        )
 
 
-def _passages(conversation: Any, texts: list[str]) -> Iterator[Document]:
+def _passages(conversation: Any, texts: list[str]) -> Iterator[SearchDocument]:
     for (session, turn), text in zip(_turns(conversation), texts, strict=True):
         id, at = turn["id"], _seconds(turn.get("time") or session.get("time"))
-        for order, part in enumerate(pieces(text)):
-            yield Document(f"{id}-{order}", part, id, order, at=at)
+        for order, part in enumerate(split_passages(text)):
+            yield SearchDocument(f"{id}-{order}", part, id, order, at=at)
 
 
 def _seconds(text: str | None) -> float:
@@ -160,7 +167,7 @@ def _seconds(text: str | None) -> float:
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except ValueError:
-        span = spoken((text or "").replace("/", "-"), now=0.0)
+        span = find_time_span((text or "").replace("/", "-"), now=0.0)
         return span.start if span else 0.0
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from time import perf_counter, process_time
 from zlib import crc32
 
-from travois.search.database import Document
-from travois.search.embedder import Absent, MiniLM, find
-from travois.search.index import Index
+from travois.search.database import SearchDocument
+from travois.search.embedder import MiniLmEmbedder, NoEmbedder, find_embedder
+from travois.search.index import SearchIndex
 
 SIZES = (1_000, 10_000, 100_000)
 PASSAGES = 10
@@ -40,9 +40,9 @@ assert index.search("passages", sys.argv[3], limit=5, now=0.0)
 class MadeUp:
     """Vectors of documents in no time, near if their words are the same; queries are real."""
 
-    name, size = MiniLM.name, MiniLM.size
+    name, size = MiniLmEmbedder.name, MiniLmEmbedder.size
 
-    def __init__(self, real: MiniLM) -> None:
+    def __init__(self, real: MiniLmEmbedder) -> None:
         self._real = real
         real.encode([""])
         import numpy as np
@@ -62,12 +62,12 @@ class MadeUp:
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         stamp = Path(scratch, "stamp")
-        real = find(stamp)
-        print(f"meaning: {real.why if isinstance(real, Absent) else real.name}")
+        real = find_embedder(stamp)
+        print(f"meaning: {real.why if isinstance(real, NoEmbedder) else real.name}")
         print(
             "documents  write/s  fresh ms  warm p50 ms  p95 ms  update ms  cpu ms  / smallest  log n"
         )
-        embedder = None if isinstance(real, Absent) else MadeUp(real)
+        embedder = None if isinstance(real, NoEmbedder) else MadeUp(real)
         first = 0.0
         for size in SIZES:
             path = Path(scratch, f"{size}.db")
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def measure(path: Path, size: int, *, embedder: MadeUp | None, stamp: Path) -> float:
-    index = Index(path, embedder)
+    index = SearchIndex(path, embedder)
     wrote = size / spent(lambda: fill(index, size))
     queries = [text(random.Random(-n), 10) for n in range(1, QUERIES)]
     begun = process_time()
@@ -93,29 +93,29 @@ def measure(path: Path, size: int, *, embedder: MadeUp | None, stamp: Path) -> f
     return work
 
 
-def fill(index: Index, size: int) -> None:
+def fill(index: SearchIndex, size: int) -> None:
     index.update("passages", documents(size))
     while index.embed("passages", limit=2000):
         pass
 
 
-def look(index: Index, query: str) -> None:
+def look(index: SearchIndex, query: str) -> None:
     assert index.search("passages", query, limit=5, now=0.0)
 
 
-def change(index: Index, number: int) -> None:
-    index.update("passages", [Document(f"p{number}", text(random.Random(number + 0.5), 40))])
+def change(index: SearchIndex, number: int) -> None:
+    index.update("passages", [SearchDocument(f"p{number}", text(random.Random(number + 0.5), 40))])
 
 
 def begin(path: Path, stamp: Path, query: str) -> None:
     subprocess.run([sys.executable, "-c", FRESH, path, stamp, query], check=True)
 
 
-def documents(size: int) -> Iterator[Document]:
+def documents(size: int) -> Iterator[SearchDocument]:
     for number in range(size):
         group, order = divmod(number, PASSAGES)
         said = text(random.Random(number), 40)
-        yield Document(f"p{number}", said, f"s{group}", order, at=60.0 * number)
+        yield SearchDocument(f"p{number}", said, f"s{group}", order, at=60.0 * number)
 
 
 def text(chance: random.Random, length: int) -> str:

@@ -49,7 +49,7 @@ from travois.permissions.decide import Permissions
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env, PermissionQuestion, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.blobs import BlobStore
@@ -336,7 +336,7 @@ def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) 
     return Agent(
         session=session,
         model=player,
-        encoder=Encoder(blobs.get),
+        encoder=RequestEncoder(blobs.get),
         tools=AgentTools(tools),
         world=World(
             "/", TreeFiles(player.tree), LocalProcesses(), NoWeb(), blobs, spill, kept=str(kept)

@@ -19,10 +19,16 @@ from zlib import crc32
 
 from tests.corpus.asked import Call, Outcome, Request, judged, requests
 
-from travois.local_model.reading import shape
-from travois.local_model.router import Encoder, Example, Nearest, known, route
+from travois.local_model.reading import mask_request_spans
+from travois.local_model.router import (
+    Example,
+    ExampleIndex,
+    TextEncoder,
+    load_examples,
+    route_request,
+)
 from travois.search import embedder as minilm
-from travois.search.embedder import Static
+from travois.search.embedder import StaticEmbedder
 from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)
@@ -46,18 +52,20 @@ class Words:
         return array("f", [value / length for value in row]).tobytes()
 
 
-class Without(Nearest):
+class Without(ExampleIndex):
     """Examples that do not know those like the request itself."""
 
     def find(self, text: str, *, count: int) -> list[tuple[float, Example]]:
-        found = super().find(text, count=count + MORE)
-        return [one for one in found if shape(one[1].text) != shape(text)][:count]
+        found = super().find_nearest(text, count=count + MORE)
+        return [
+            one for one in found if mask_request_spans(one[1].text) != mask_request_spans(text)
+        ][:count]
 
 
 def main() -> None:
     print(f"{'right / wrong / none':<28}" + "".join(f"{name:>16}" for name in (*SETS, "examples")))
     for encoder in _encoders():
-        near, apart = Nearest(encoder), Without(encoder)
+        near, apart = ExampleIndex(encoder), Without(encoder)
         sets = [(near, requests(name)) for name in SETS] + [(apart, list(_examples()))]
         start = process_time()
         cells = [_told(near, some) for near, some in sets]
@@ -66,22 +74,22 @@ def main() -> None:
         print(f"{encoder.name:<28}" + "".join(f"{c:>16}" for c in cells) + f"  {each:.1f} ms each")
 
 
-def _encoders() -> Iterator[Encoder]:
+def _encoders() -> Iterator[TextEncoder]:
     yield Words()
-    yield Static()
+    yield StaticEmbedder()
     with tempfile.TemporaryDirectory() as scratch:
-        found = minilm.find(Path(scratch, "stamp"))
-        if isinstance(found, minilm.MiniLM):
+        found = minilm.find_embedder(Path(scratch, "stamp"))
+        if isinstance(found, minilm.MiniLmEmbedder):
             yield found
 
 
 def _examples() -> Iterator[Request]:
-    return (Request(one.text, (Call(one.tool, one.input),)) for one in known() if one.tool)
+    return (Request(one.text, (Call(one.tool, one.input),)) for one in load_examples() if one.tool)
 
 
-def _told(near: Nearest, asked: Sequence[Request]) -> str:
+def _told(near: ExampleIndex, asked: Sequence[Request]) -> str:
     outcomes: Counter[Outcome] = Counter(
-        judged(one, route(one.text, near=near, tools=NAMES)) for one in asked
+        judged(one, route_request(one.text, near=near, tools=NAMES)) for one in asked
     )
     return f"{outcomes['right']} / {outcomes['wrong']} / {outcomes['none']}"
 

@@ -150,7 +150,7 @@ def judge_recorded(files: list[Path], modules: str) -> None:
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
     """The longer blocks of a session with their kinds."""
-    for row in cast("list[dict[str, Any]]", traj.rows(path)):
+    for row in cast("list[dict[str, Any]]", traj.read_traj_records(path)):
         for block in row["content"] if row["type"] == "message" else ():
             text = _text(block)[:MOST] if block["type"] != "thinking" else ""
             if len(text) >= 200:
@@ -227,7 +227,7 @@ def speed(texts: list[str]) -> None:
 
 def steps(path: Path) -> Iterator[Step]:
     """The steps of one session without thinking, whose size no text tells."""
-    head, *told = cast("list[dict[str, Any]]", traj.rows(path))
+    head, *told = cast("list[dict[str, Any]]", traj.read_traj_records(path))
     since: list[dict[str, Any]] = []
     for row in told:
         if row["type"] != "message":

@@ -17,11 +17,11 @@ import anyio
 
 from bench.loopback import sse
 from travois.core.models import ModelCard
-from travois.providers.catalog import Endpoint
+from travois.providers.catalog import ModelEndpoint
 from travois.providers.client import HttpModel
-from travois.providers.http.client import Direct, Transport
+from travois.providers.http.client import DirectTransport, Transport
 from travois.providers.request import Request
-from travois.providers.stream_reader import reader
+from travois.providers.stream_reader import create_reply_reader
 
 ROUNDS = 7
 REQUESTS = 100
@@ -112,7 +112,7 @@ def server() -> Iterator[str]:
 
 async def spend(transport: Transport, url: str, kind: str, *, times: int, size: int = 500) -> float:
     """CPU seconds of this process for one request of that kind, on a kept connection."""
-    model = HttpModel(CARD, Endpoint(url, (), "none"), transport)
+    model = HttpModel(CARD, ModelEndpoint(url, (), "none"), transport)
     request = Request(f"/{kind}", (), b"x" * size, pieces=1, chain="", digest="")
     spent = 0.0
     for turn in range(times + 1):
@@ -129,20 +129,20 @@ def parsing() -> float:
     """CPU seconds to make sense of the events alone."""
     start, delta, end = events()
     begun = process_time()
-    reading = reader(CARD, size=1)
+    reading = create_reply_reader(CARD, size=1)
     for part in (start, *(delta for _ in range(EVENTS)), end):
         reading.feed(part)
-    reading.reply()
+    reading.finish()
     return process_time() - begun
 
 
 def beside(measure: Callable[[type[Transport]], float], name: str, unit: str, scale: float) -> None:
-    from travois.providers.http.proxy import Proxied
+    from travois.providers.http.proxy import ProxyTransport
 
     ours, theirs = [], []
     for _ in range(ROUNDS):
-        ours.append(measure(Direct) * scale)
-        theirs.append(measure(Proxied) * scale)
+        ours.append(measure(DirectTransport) * scale)
+        theirs.append(measure(ProxyTransport) * scale)
     a, b = median(ours), median(theirs)
     print(f"{name:34} Direct {a:8.2f} {unit}   httpx2 {b:8.2f} {unit}   ratio {b / a:5.2f}")
 
@@ -163,15 +163,15 @@ def imports() -> None:
 
 
 def trust() -> None:
-    from travois.providers.http.tls import contexts, whole
+    from travois.providers.http.tls import create_full_tls_context, create_tls_contexts
 
     def took(make: Callable[[], object]) -> float:
         begun = perf_counter()
         make()
         return (perf_counter() - begun) * 1000
 
-    first = median(took(lambda: next(contexts(os.environ))) for _ in range(ROUNDS))
-    every = median(took(lambda: whole(os.environ)) for _ in range(ROUNDS))
+    first = median(took(lambda: next(create_tls_contexts(os.environ))) for _ in range(ROUNDS))
+    every = median(took(lambda: create_full_tls_context(os.environ)) for _ in range(ROUNDS))
     print(f"{'certificates':34} lazily {first:8.2f} ms   at once {every:7.2f} ms")
 
 

@@ -65,12 +65,12 @@ def alone() -> bool:
     import anyio
 
     from travois.providers import catalog
-    from travois.providers.discovery import found
+    from travois.providers.discovery import discover_local_model
 
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
-    if unread or catalog.configured(os.environ):
+    if unread or catalog.has_default_model(os.environ):
         return False
-    return anyio.run(found, os.environ) is None
+    return anyio.run(discover_local_model, os.environ) is None
 
 
 def install(part: Part, run: Run) -> None:

@@ -43,7 +43,7 @@ from travois.memory.extraction import settled
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
-from travois.providers.options import LEVELS
+from travois.providers.options import EFFORT_LEVELS
 from travois.telemetry import OTEL_NOT_INSTALLED as TELEMETRY_MISSING
 from travois.telemetry import TelemetryOptions
 from travois.telemetry import is_otel_installed as telemetry_installed
@@ -218,11 +218,13 @@ class Session:
     def exert(self, effort: str) -> None:
         """Change the model's effort; an empty word leaves it to the model."""
         self._require_idle()
-        levels: dict[str, Effort] = {"": "", **{level: level for level in LEVELS}}
+        levels: dict[str, Effort] = {"": "", **{level: level for level in EFFORT_LEVELS}}
         if effort not in levels:
-            raise UserError(f"Unknown effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
+            raise UserError(
+                f"Unknown effort {effort!r}", fix=f"Choose: {', '.join(EFFORT_LEVELS)}."
+            )
         most = load_workspace(self._options)[1].settings.max_effort_level
-        if effort and most and LEVELS.index(levels[effort]) > LEVELS.index(most):
+        if effort and most and EFFORT_LEVELS.index(levels[effort]) > EFFORT_LEVELS.index(most):
             raise UserError(f"The effort cannot be {effort}", why=f"maxEffortLevel is {most}")
         self.crew.set_effort(levels[effort])
 

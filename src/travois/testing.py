@@ -16,18 +16,18 @@ import msgspec
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.models import Usage
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     BlockKind,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
 )
 from travois.providers.request import Request
 
-ScriptLine = Reply | Problem | Callable[[Request], "Reply | Problem"]
+ScriptLine = Reply | ApiError | Callable[[Request], "Reply | ApiError"]
 
 
 def say(text: str, *, usage: Usage | None = None) -> Reply:
@@ -65,8 +65,8 @@ class Scripted:
         assert not faults, faults
         line = self._lines[min(len(self.requests), len(self._lines) - 1)]
         self.requests.append(request)
-        said = line if isinstance(line, Reply | Problem) else line(request)
-        if isinstance(said, Problem):
+        said = line if isinstance(line, Reply | ApiError) else line(request)
+        if isinstance(said, ApiError):
             raise said
         async with aclosing(_stream_slowly(said, len(self.requests))) as stream:
             yield stream
@@ -80,7 +80,7 @@ async def _stream_slowly(reply: Reply, number: int) -> AsyncGenerator[StreamDelt
 
 
 def _stream_events(reply: Reply, number: int) -> Iterator[StreamDelta | Reply]:
-    yield Began(reply.id or f"msg_{number}", reply.model or "scripted")
+    yield ReplyBegan(reply.id or f"msg_{number}", reply.model or "scripted")
     for index, block in enumerate(reply.content):
         kind, text = _kind_and_text(block)
         yield BlockBegan(index, kind, *((block.id, block.name) if isinstance(block, Call) else ()))

@@ -21,7 +21,7 @@ from travois.permissions.decide import Permissions
 from travois.permissions.rules import parse_permission_rule
 from travois.ports.agents import AgentOrder, AgentReport
 from travois.ports.tool import ToolError, ToolOutcome
-from travois.providers.json_schema import schema
+from travois.providers.json_schema import build_json_schema
 from travois.testing import call, say
 from travois.tools.agent import SEND_MESSAGE
 
@@ -225,7 +225,9 @@ def test_other_sessions_are_written_to_only_if_somebody_says_so(tmp_path: Path) 
 
 def writer(tmp_path: Path, *replies: Any, **more: Any) -> Agent:
     """An agent that can send messages, and whose model does so."""
-    spec = ToolSpec(SEND_MESSAGE.name, SEND_MESSAGE.description, schema(SEND_MESSAGE.args))
+    spec = ToolSpec(
+        SEND_MESSAGE.name, SEND_MESSAGE.description, build_json_schema(SEND_MESSAGE.args)
+    )
     session = fakes.begun()
     session.append(Epoch(fakes.card(), "Be brief.", (spec,)))
     return fakes.agent(

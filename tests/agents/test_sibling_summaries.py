@@ -20,7 +20,7 @@ from travois.core.facts import Entry, Finished, Spawned
 from travois.core.models import Usage
 from travois.engine.agent import Agent
 from travois.engine.fork import REUSED_OUTCOME
-from travois.providers.replies import Problem, Reply, StreamDelta
+from travois.providers.replies import ApiError, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.testing import Scripted, call, calls, say
 
@@ -38,7 +38,7 @@ PAST = "We talk about the parser, at length. " * 140
 class Family:
     """A parent that talks, then starts forks; each of them reads once and then reports."""
 
-    def __init__(self, *summaries: Reply | Problem, lines: int = 240) -> None:
+    def __init__(self, *summaries: Reply | ApiError, lines: int = 240) -> None:
         self.asked: list[Request] = []
         """Requests for a summary of what forks have in common."""
         self.own: list[Request] = []
@@ -56,13 +56,13 @@ class Family:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         reply = await self._reply(request)
-        if isinstance(reply, Problem):
+        if isinstance(reply, ApiError):
             raise reply
         usage = Usage(input=len(request.body) // BYTES, output=9)
         async with Scripted(replace(reply, usage=usage)).stream(request) as stream:
             yield stream
 
-    async def _reply(self, request: Request) -> Reply | Problem:
+    async def _reply(self, request: Request) -> Reply | ApiError:
         said = texts(request)
         name = next((n for n in NAMES if any(f"task {n}" in text for text in said)), "")
         if INHERITED in said[-1]:
@@ -152,7 +152,7 @@ def test_the_request_for_it_reads_what_the_forks_have_cached(
 def test_if_the_first_gets_no_answer_the_next_one_asks(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    family = Family(Problem("server", "overloaded"), say(SUMMARY))
+    family = Family(ApiError("server", "overloaded"), say(SUMMARY))
     logs = run(options, family, monkeypatch)
     assert sorted(sources(logs)) == [["direct"], ["inherited"], ["inherited"]]
     assert (len(family.asked), len(family.own)) == (2, 1)

@@ -21,7 +21,7 @@ from travois.core.tokens import compact_threshold, context_tokens
 from travois.core.view import open_calls
 from travois.ports.agents import AgentReport
 from travois.ports.world import PermissionQuestion, PersonAnswer
-from travois.providers.replies import Problem, Reply
+from travois.providers.replies import ApiError, Reply
 from travois.providers.request import Request
 from travois.sessions.catalog import list_sessions
 from travois.sessions.home import TravoisHome
@@ -29,7 +29,7 @@ from travois.sessions.log_file import read_entries, read_history
 from travois.testing import Scripted, call, calls, say
 from travois_lab.validate import anthropic_faults
 
-Line = Reply | Problem | Exception
+Line = Reply | ApiError | Exception
 
 
 class Body(msgspec.Struct):
@@ -170,7 +170,7 @@ def test_a_child_that_breaks_is_told_with_what_it_had_found(options: Options) ->
     model = Parts(
         begin=[calls(agent("alpha"), agent("beta"), agent("gamma")), say("I see.")],
         alpha=[found, RuntimeError("boom")],
-        beta=[found, Problem("auth", "bad key")],
+        beta=[found, ApiError("auth", "bad key")],
         gamma=[say("fine")],
     )
 

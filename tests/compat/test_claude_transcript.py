@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.compat.claude_transcript import Writer, encoded
+from travois.compat.claude_transcript import ClaudeTranscriptWriter, encode_claude_transcript
 from travois.compat.sessions import claude
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Entry, Rewound, User
@@ -53,7 +53,7 @@ def read(lines: list[bytes], folder: Path) -> list[tuple[str, str]]:
     """The conversation as the reader of that format has it; notes are left out."""
     path = folder / "exported.jsonl"
     path.write_bytes(b"".join(lines))
-    return [(turn.who, turn.text) for turn in claude.read(path).turns if turn.who != "note"]
+    return [(turn.who, turn.text) for turn in claude.read_session(path).turns if turn.who != "note"]
 
 
 def nothing(name: str) -> bytes:
@@ -65,7 +65,7 @@ def test_the_reader_of_that_format_finds_the_conversation_in_its_order(
 ) -> None:
     both = calls(("Read", {"file_path": "a.txt"}), ("Read", {"file_path": "gone.txt"}))
     entries, path = talk(options, both, say("One is gone."))
-    found = read(encoded(Writer("s1", nothing), entries), tmp_path)
+    found = read(encode_claude_transcript(ClaudeTranscriptWriter("s1", nothing), entries), tmp_path)
     assert [who for who, _ in found] == ["user", "model", "model", "tool", "tool", "model"]
     assert (found[0][1], found[-1][1]) == ("look at both", "One is gone.")
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
@@ -83,7 +83,7 @@ def test_the_file_that_grows_is_what_would_be_written_at_once(options: Options) 
     _, before = talk(heard, call("Read", file_path="a.txt"), say("One."))
     Path(before).unlink()
     entries, path = talk(replace(heard, latest=True), say("Two."))
-    again = encoded(Writer(Path(path).stem, nothing), entries)
+    again = encode_claude_transcript(ClaudeTranscriptWriter(Path(path).stem, nothing), entries)
     assert Path(path).read_bytes() == b"".join(again)
     assert Path(path).stat().st_mode & 0o777 == 0o600
 
@@ -111,11 +111,13 @@ def test_what_was_taken_back_is_no_part_of_the_branch_and_a_summary_begins_anoth
         User((Text("and a picture"), Media("image", "image/png", "b", 1))),
     )
     more = [Entry(last.seq + n, last.at, fact) for n, fact in enumerate(facts, 1)]
-    lines = encoded(Writer("s1", lambda name: b"png"), [*entries, *more])
+    lines = encode_claude_transcript(
+        ClaudeTranscriptWriter("s1", lambda name: b"png"), [*entries, *more]
+    )
     found = read(lines, tmp_path)
     assert [text for who, text in found if who == "user"][-2:] == ["again", "and a picture"]
     assert "First." not in [text for _, text in found]
-    (compaction,) = claude.read(tmp_path / "exported.jsonl").compactions
+    (compaction,) = claude.read_session(tmp_path / "exported.jsonl").compactions
     assert (compaction.summary, compaction.kept, compaction.tokens) == ("They wanted both.", 1, 900)
     picture = json.loads(lines[-1])["message"]["content"][1]["source"]
     assert picture == {"type": "base64", "media_type": "image/png", "data": "cG5n"}

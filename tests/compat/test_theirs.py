@@ -18,7 +18,7 @@ from travois.mcp.tools import McpServerConfig
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions, decide_permission
 from travois.permissions.rules import ToolUse, parse_permission_rule
-from travois.providers.catalog import Terms
+from travois.providers.catalog import ModelPolicy
 from travois.sessions.catalog import TIDY_INTERVAL_SECONDS, prune_old_sessions
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog
@@ -227,18 +227,18 @@ def test_a_server_that_the_user_agreed_to_by_name_is_not_asked_about(places: Pla
 def test_models_are_let_through_by_name_id_beginning_or_part() -> None:
     names = ("anthropic/claude-opus-4-5", "anthropic/claude-opus-4", "openai/gpt-x")
     lists = (("opus",), ("claude-opus-4",), ("openai/gpt-x",), ())
-    offered = [[Terms(available=words).offer(name) for name in names] for words in lists]
+    offered = [[ModelPolicy(available=words).allows(name) for name in names] for words in lists]
     assert offered == [
         [True, True, False],
         [True, True, False],
         [False, False, True],
         [True, True, True],
     ]
-    assert not Terms(denied=("gpt-x",)).offer("openai/gpt-x")
-    half = Terms(multiplier=0.5, prices={"own": Price(1)})
+    assert not ModelPolicy(denied=("gpt-x",)).allows("openai/gpt-x")
+    half = ModelPolicy(multiplier=0.5, prices={"own": Price(1)})
     whole = Price(2, 4, over=9, above=Price(8))
-    assert half.priced("m", whole) == Price(1, 2, over=9, above=Price(4))
-    assert half.priced("own", whole) == Price(1)
+    assert half.price_of("m", whole) == Price(1, 2, over=9, above=Price(4))
+    assert half.price_of("own", whole) == Price(1)
 
 
 def test_old_sessions_go_to_the_trash_once_a_day_and_only_if_that_was_asked_for(

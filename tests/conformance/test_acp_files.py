@@ -11,7 +11,7 @@ import pytest
 
 from travois.acp.editor import EditorFiles
 from travois.acp.protocol import ClientCapabilities, FileCapabilities
-from travois.compat.claude_json import Object
+from travois.compat.claude_json import JsonObject
 from travois.files.disk import DiskFiles
 from travois.headless.control.messages import HostDeclined
 from travois.ports.world import StaleFile, content_digest
@@ -30,7 +30,7 @@ class Editor:
         self.deaf = deaf
         self.asked: list[str] = []
 
-    async def ask(self, method: str, params: Object) -> msgspec.Raw:
+    async def ask(self, method: str, params: JsonObject) -> msgspec.Raw:
         path = str(params["path"])
         self.asked.append(f"{method} {Path(path).name}")
         if path not in self.buffers:

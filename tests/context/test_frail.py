@@ -18,10 +18,10 @@ from travois.context.layers import ContextLayers
 from travois.core.facts import Compacted, Noted, Spawned
 from travois.engine.agent import Agent
 from travois.memory.memory import Memory
-from travois.providers.catalog import catalog, resolve
+from travois.providers.catalog import load_catalog, resolve_model
 from travois.testing import Scripted, say
 
-CARD = resolve("local/smollm2", {})
+CARD = resolve_model("local/smollm2", {})
 
 
 def frail(one: Agent) -> Agent:
@@ -39,8 +39,8 @@ def asked(one: Agent) -> int:
 
 
 def test_the_embedded_model_is_frail_and_has_no_smaller_one_that_could_choose() -> None:
-    assert CARD.is_frail and not resolve("opus", {}).is_frail
-    assert find_small_model(CARD, lambda card: Scripted(), among=catalog()) is None
+    assert CARD.is_frail and not resolve_model("opus", {}).is_frail
+    assert find_small_model(CARD, lambda card: Scripted(), among=load_catalog()) is None
 
 
 def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> None:

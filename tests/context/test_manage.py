@@ -33,7 +33,7 @@ from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.engine.agent import Agent
 from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.providers.replies import Problem, Reply
+from travois.providers.replies import ApiError, Reply
 from travois.providers.request import Request
 from travois.testing import Scripted, calls, say
 
@@ -55,7 +55,7 @@ def looking(folder: Path, replies: list[Line], text: str, **more: Any) -> tuple[
     return one, disk
 
 
-Line = Callable[[Request], Reply | Problem] | Reply | Problem
+Line = Callable[[Request], Reply | ApiError] | Reply | ApiError
 
 
 def weighed(reply: Reply) -> Line:
@@ -195,7 +195,7 @@ def test_where_the_bill_counts_most_a_large_conversation_is_compacted_once_its_c
 def test_an_overflow_that_the_provider_reports_is_held_back_and_mended(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 20)
     play(one)
-    told = Problem("overflow", "prompt is too long", tokens=30_000, limit=20_000)
+    told = ApiError("overflow", "prompt is too long", tokens=30_000, limit=20_000)
     one.model = Scripted(told, say("fits"))
     assert play(one, "go on") == "end"
     assert [fact.kind for fact in facts(one, Failed)] == ["overflow"]
@@ -206,7 +206,7 @@ def test_an_overflow_that_the_provider_reports_is_held_back_and_mended(tmp_path:
 def test_a_provider_that_never_takes_it_ends_the_turn_after_three_calls(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 20)
     play(one)
-    model = Scripted(*(Problem("overflow", "too long") for _ in range(9)))
+    model = Scripted(*(ApiError("overflow", "too long") for _ in range(9)))
     one.model = model
     assert play(one, "go on") == "failed"
     assert len([fact for fact in facts(one, Failed) if fact.kind == "overflow"]) == 3
@@ -242,7 +242,7 @@ def test_the_models_part_is_written_when_a_person_asks_and_its_failure_costs_onl
     assert [done.outcome for done in facts(one, Finished)] == ["done"]
     one.model = Scripted(*(look(100 + n) for n in range(10)), DONE)
     play(one)
-    one.model = Scripted(Problem("overloaded", "busy"))
+    one.model = Scripted(ApiError("overloaded", "busy"))
     again = anyio.run(lambda: compact_conversation(one, trigger="manual"))
     assert again is not None
     assert again.by == "ledger"

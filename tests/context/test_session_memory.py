@@ -34,7 +34,7 @@ from travois.context.session_memory.update import MAX_UPDATE_ROUNDS, load_notes_
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
 from travois.engine.agent import Agent
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
@@ -147,7 +147,7 @@ def test_an_edit_that_fails_is_asked_for_again_but_not_for_ever(tmp_path: Path) 
 
 def test_a_failed_update_is_not_repeated_at_the_next_step(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path)
-    updated(one, wanted[0], Problem("server", "500"))
+    updated(one, wanted[0], ApiError("server", "500"))
     wanted.clear()
     one.model = Scripted(look(900), DONE)
     play(one, "one more")

@@ -24,7 +24,7 @@ from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.engine.agent import Agent
 from travois.ports.world import CompactionProgress, Event
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 from travois.providers.request import Request
 from travois.testing import Scripted, ScriptLine, calls, say
 
@@ -102,16 +102,16 @@ def test_text_alone_is_said_at_the_start_and_at_the_end_after_all_wishes(tmp_pat
 
 
 FAILURES: dict[str, ScriptLine] = {
-    "500": Problem("server", "oops", status=500),
-    "529": Problem("overloaded", "busy", status=529),
+    "500": ApiError("server", "oops", status=500),
+    "529": ApiError("overloaded", "busy", status=529),
     "empty": say(""),
     "only a draft": say("<draft>hm</draft>"),
     "tool calls": calls(("Look", {"path": "1"})),
     "too long": say("word " * 60_000),
-    "too long a prompt": Problem("overflow", "too long", tokens=32_000, limit=30_000),
-    "garbled": Problem("garbled", "the stream ended early"),
-    "cut off": Problem("network", "the connection broke"),
-    "refused": Problem("invalid", "no"),
+    "too long a prompt": ApiError("overflow", "too long", tokens=32_000, limit=30_000),
+    "garbled": ApiError("garbled", "the stream ended early"),
+    "cut off": ApiError("network", "the connection broke"),
+    "refused": ApiError("invalid", "no"),
 }
 TRIGGERS = ("auto", "manual", "cold")
 
@@ -152,7 +152,7 @@ def test_then_the_oldest_rounds_are_left_out_three_times_at_most(
 
 def test_the_gap_that_the_provider_names_is_what_is_left_out(tmp_path: Path) -> None:
     one = ready(tmp_path)
-    told = Problem("overflow", "too long", tokens=40_000, limit=30_000)
+    told = ApiError("overflow", "too long", tokens=40_000, limit=30_000)
     compacted(one, told, told, say(NINE))
     whole, cut = asked(one)[1:]
     gone = sum(f"result {n} " in whole and f"result {n} " not in cut for n in range(30))
@@ -173,13 +173,13 @@ def test_where_every_call_fails_the_log_stands_alone_and_says_so(tmp_path: Path,
 @pytest.mark.parametrize("kind", ["auth", "billing", "quota", "forbidden", "missing"])
 def test_nobody_asks_again_where_that_cannot_help(tmp_path: Path, kind: Any) -> None:
     one = ready(tmp_path)
-    fact = compacted(one, Problem(kind, "no"), say(NINE))
+    fact = compacted(one, ApiError(kind, "no"), say(NINE))
     assert (fact.source, len(asked(one))) == ("ledger", 1)
 
 
 def test_a_provider_on_this_machine_that_does_not_listen_is_asked_once(tmp_path: Path) -> None:
     one = ready(tmp_path)
-    fact = compacted(one, Problem("network", "refused", refused=True), say(NINE))
+    fact = compacted(one, ApiError("network", "refused", refused=True), say(NINE))
     assert (fact.source, len(asked(one))) == ("ledger", 1)
 
 

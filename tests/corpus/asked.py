@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.local_model.router import Routed
+from travois.local_model.router import RoutedCall
 
 FOLDER = Path(__file__).parent / "simple_requests"
 FREE = {"output_mode", "replace_all", "-i", "-n", "description"}
@@ -33,7 +33,7 @@ def requests(name: str) -> list[Request]:
     return [msgspec.convert(json.loads(line), Request) for line in lines]
 
 
-def judged(request: Request, routed: Routed | None) -> Outcome:
+def judged(request: Request, routed: RoutedCall | None) -> Outcome:
     """Whether a request got what it asked for. Words in place of a call do no harm."""
     if routed is None or (request.calls and not routed.tool and request.calls[0].tool):
         return "none" if request.calls else "right"
@@ -42,7 +42,7 @@ def judged(request: Request, routed: Routed | None) -> Outcome:
     return "right" if any(_same(call, routed) for call in request.calls) else "wrong"
 
 
-def _same(call: Call, routed: Routed) -> bool:
+def _same(call: Call, routed: RoutedCall) -> bool:
     extra = routed.input.keys() - call.input.keys() - FREE
     kept = {key: routed.input.get(key) for key in call.input}
     return (call.tool, call.input, extra) == (routed.tool, kept, set())

@@ -33,7 +33,7 @@ def facts(name: str, protocol: ApiProtocol) -> Iterator[AnyFact]:
         (ToolSpec("Bash", "Run", '{"type":"object"}'),),
     )
     used: dict[str, int] = {}
-    rows: list[dict[str, Any]] = traj.rows(FOLDER / name)
+    rows: list[dict[str, Any]] = traj.read_traj_records(FOLDER / name)
     for record in rows:
         if record["type"] == "message":
             rename(record["content"], used)

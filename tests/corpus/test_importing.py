@@ -15,8 +15,8 @@ from travois.core.legality import find_send_blocker, find_violation
 from travois.core.models import ApiProtocol, ModelCard
 from travois.core.view import View
 from travois.engine.tool_definitions import build_tool_specs
-from travois.importing.sessions import aside, bring, recognised
-from travois.providers.encoder import Encoder
+from travois.importing.sessions import import_session, lock_staging_folder, recognize_session_file
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME, read_entries
 from travois.tools.catalog import TOOLS
@@ -56,9 +56,9 @@ def test_every_recorded_session_resumes_with_a_request_that_each_provider_takes(
         TravoisHome(tmp_path).prepare(),
         (SYSTEM_PROMPT_FILE.read_text("utf-8"), build_tool_specs(TOOLS)),
     )
-    with aside(home) as folder:
+    with lock_staging_folder(home) as folder:
         for name in sessions()[shard::4]:
-            id = bring(home, recognised(FOLDER / name), folder, environ={})
+            id = import_session(home, recognize_session_file(FOLDER / name), folder, environ={})
             (log,) = home.sessions.glob(f"*/{id}/{LOG_FILE_NAME}")
             view, last = entered(log)
             for number, protocol in enumerate(JUDGES, last + 1):
@@ -66,5 +66,5 @@ def test_every_recorded_session_resumes_with_a_request_that_each_provider_takes(
                 if number == last + 1:
                     view.add(Entry(number, 0.0, User((Text("go on"),))))
                 assert find_send_blocker(view) == ""
-                request = Encoder(nothing).build_request(view)
+                request = RequestEncoder(nothing).build_request(view)
                 assert JUDGES[protocol](request.body) == [], (name, protocol)

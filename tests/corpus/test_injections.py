@@ -30,8 +30,8 @@ from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import ModelCard as Card
 from travois.permissions.decide import Permissions
 from travois.ports.world import PermissionQuestion, PersonAnswer, WebPage
-from travois.providers.replies import Problem, Reply
-from travois.providers.stream_reader import reader
+from travois.providers.replies import ApiError, Reply
+from travois.providers.stream_reader import create_reply_reader
 from travois.sdk import Session
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 from travois.testing import Scripted, call, say
@@ -584,12 +584,12 @@ END = (
 )
 
 
-def heard(data: bytes) -> Reply | Problem:
-    reading = reader(Card("anthropic", "claude-opus-5-5", "anthropic"))
+def heard(data: bytes) -> Reply | ApiError:
+    reading = create_reply_reader(Card("anthropic", "claude-opus-5-5", "anthropic"))
     try:
         reading.feed(data)
-        return reading.reply()
-    except Problem as problem:
+        return reading.finish()
+    except ApiError as problem:
         return problem
 
 
@@ -604,7 +604,7 @@ def test_no_call_is_guessed_from_a_broken_reply(
         data = opened + data + END
     reply = heard(data)
     assert time.process_time() - began < CPU
-    if isinstance(reply, Problem):
+    if isinstance(reply, ApiError):
         assert reply.kind == "garbled"
         return
     told = play(reply, say("done"), mode="bypass")

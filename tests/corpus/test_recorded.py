@@ -11,7 +11,7 @@ from travois.core.facts import Assistant, Opened, Sent
 from travois.core.legality import find_send_blocker
 from travois.core.models import ApiProtocol
 from travois.core.view import View
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois_lab.validate import anthropic_faults
@@ -45,7 +45,7 @@ def test_recorded_sessions_are_sent_append_only_and_derived_again(
 
 def live(session: Session, protocol: ApiProtocol, name: str) -> list[str]:
     """Run the session as it was recorded; the prefix is asserted before each request leaves."""
-    encoder, faults = Encoder(nothing), list[str]()
+    encoder, faults = RequestEncoder(nothing), list[str]()
     for fact in facts(name, protocol):
         if isinstance(fact, Assistant) and not find_send_blocker(session.view):
             request = encoder.build_request(session.view)
@@ -60,7 +60,7 @@ def live(session: Session, protocol: ApiProtocol, name: str) -> list[str]:
 
 def again(folder: Path) -> None:
     """A cold encoder makes the same requests out of the log alone."""
-    view, encoder, count = View(), Encoder(nothing), 0
+    view, encoder, count = View(), RequestEncoder(nothing), 0
     with SessionLog.open(folder) as log:
         for entry in log.read():
             if isinstance(entry.fact, Sent):

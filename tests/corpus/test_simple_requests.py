@@ -10,14 +10,22 @@ import pytest
 
 from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
-from travois.local_model.reading import spans
-from travois.local_model.router import READERS, Nearest, keep, kept, known, reader, route
-from travois.providers.json_schema import flaws, schema
-from travois.search.embedder import Static
+from travois.local_model.reading import find_request_spans
+from travois.local_model.router import (
+    ARGUMENT_READERS,
+    ExampleIndex,
+    argument_reader,
+    build_stored_examples,
+    load_examples,
+    load_stored_examples,
+    route_request,
+)
+from travois.providers.json_schema import build_json_schema, find_schema_flaws
+from travois.search.embedder import StaticEmbedder
 from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)
-SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}
+SCHEMAS = {tool.name: json.loads(tool.schema or build_json_schema(tool.args)) for tool in TOOLS}
 SETS = ("tuned", "seen", "held_out", "beyond")
 TUNED, SEEN, HELD_OUT, BEYOND = map(requests, SETS)
 BLIND = requests("blind")
@@ -34,8 +42,8 @@ HARMS = {"Bash", "Edit", "Write", "MultiEdit", "NotebookEdit", "KillShell"}
 
 
 @pytest.fixture(scope="module")
-def near() -> Nearest:
-    return Nearest(Static())
+def near() -> ExampleIndex:
+    return ExampleIndex(StaticEmbedder())
 
 
 def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
@@ -43,37 +51,37 @@ def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
     assert (len(BLIND), sum(bool(one.calls) for one in BLIND)) == (85, 60)
 
 
-def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
-    found = {one.text: route(one.text, near=near, tools=NAMES) for one in TUNED}
+def test_most_simple_requests_become_the_right_call(near: ExampleIndex) -> None:
+    found = {one.text: route_request(one.text, near=near, tools=NAMES) for one in TUNED}
     wrong = [
         (one.text, found[one.text]) for one in TUNED if judged(one, found[one.text]) != "right"
     ]
     assert len(TUNED) - len(wrong) >= RATE, wrong
 
 
-def test_those_that_examples_have_come_to_mirror_stay_right(near: Nearest) -> None:
-    right = [judged(one, route(one.text, near=near, tools=NAMES)) for one in SEEN]
+def test_those_that_examples_have_come_to_mirror_stay_right(near: ExampleIndex) -> None:
+    right = [judged(one, route_request(one.text, near=near, tools=NAMES)) for one in SEEN]
     assert right.count("right") >= SEEN_RATE
 
 
-def test_what_takes_more_than_a_call_becomes_none(near: Nearest) -> None:
-    made = {one.text: route(one.text, near=near, tools=NAMES) for one in BEYOND}
+def test_what_takes_more_than_a_call_becomes_none(near: ExampleIndex) -> None:
+    made = {one.text: route_request(one.text, near=near, tools=NAMES) for one in BEYOND}
     assert {text: call for text, call in made.items() if call and call.tool} == {}
 
 
-def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
+def test_every_call_is_one_that_the_tool_takes(near: ExampleIndex) -> None:
     texts = [one.text for one in (*TUNED, *SEEN, *HELD_OUT, *BEYOND, *BLIND)]
-    made = [route(text, near=near, tools=NAMES) for text in texts]
+    made = [route_request(text, near=near, tools=NAMES) for text in texts]
     calls = [(call.tool, call.input) for call in made if call and call.tool]
-    calls += [(one.tool, one.input) for one in known() if one.tool]
-    wrong = [(tool, args) for tool, args in calls if flaws(args, SCHEMAS[tool])]
+    calls += [(one.tool, one.input) for one in load_examples() if one.tool]
+    wrong = [(tool, args) for tool, args in calls if find_schema_flaws(args, SCHEMAS[tool])]
     assert (wrong, len(calls) > 250) == ([], True)
 
 
-def test_examples_are_routed_to_themselves(near: Nearest) -> None:
+def test_examples_are_routed_to_themselves(near: ExampleIndex) -> None:
     wrong = []
-    for one in known()[::3]:
-        made = route(one.text, near=near, tools=NAMES)
+    for one in load_examples()[::3]:
+        made = route_request(one.text, near=near, tools=NAMES)
         if one.tool and (made is None or (made.tool, made.input) != (one.tool, one.input)):
             wrong.append((one.text, made))
     assert wrong == []
@@ -82,21 +90,22 @@ def test_examples_are_routed_to_themselves(near: Nearest) -> None:
 def test_what_an_example_names_is_read_from_its_text_and_so_never_said_for_another() -> None:
     fixed = [
         (one.text, name)
-        for one in known()
+        for one in load_examples()
         for name, value in one.input.items()
-        if (one.tool, name) in READERS and reader(one.tool, name)(one.text) != value
+        if (one.tool, name) in ARGUMENT_READERS
+        and argument_reader(one.tool, name)(one.text) != value
         if value not in ("**/*", 1, "HEAD")
     ]
     assert fixed == []
 
 
 def test_what_is_kept_of_the_examples_is_what_they_say() -> None:
-    assert kept() == keep(Static())
+    assert load_stored_examples() == build_stored_examples(StaticEmbedder())
 
 
-def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
+def test_a_tool_that_is_not_there_is_not_called(near: ExampleIndex) -> None:
     without = NAMES - {"GitStatus"}
-    made = route("git status", near=near, tools=without)
+    made = route_request("git status", near=near, tools=without)
     assert made is None or made.tool != "GitStatus"
 
 
@@ -126,9 +135,9 @@ def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
     ],
 )
 def test_what_is_said_politely_and_otherwise_is_the_same_wish(
-    near: Nearest, text: str, tool: str, args: dict[str, str]
+    near: ExampleIndex, text: str, tool: str, args: dict[str, str]
 ) -> None:
-    made = route(text, near=near, tools=NAMES)
+    made = route_request(text, near=near, tools=NAMES)
     assert made is not None
     made.input.pop("output_mode", None)
     assert (made.tool, made.input) == (tool, args)
@@ -157,18 +166,18 @@ def test_what_is_said_politely_and_otherwise_is_the_same_wish(
         ),
     ],
 )
-def test_nothing_is_changed_on_a_guess(near: Nearest, text: str) -> None:
-    made = route(text, near=near, tools=NAMES)
+def test_nothing_is_changed_on_a_guess(near: ExampleIndex, text: str) -> None:
+    made = route_request(text, near=near, tools=NAMES)
     assert made is None or made.tool not in HARMS
 
 
-def test_a_long_request_is_not_a_simple_one(near: Nearest) -> None:
-    assert route("git status " * 20, near=near, tools=NAMES) is None
+def test_a_long_request_is_not_a_simple_one(near: ExampleIndex) -> None:
+    assert route_request("git status " * 20, near=near, tools=NAMES) is None
 
 
-def test_the_calls_work_in_a_real_repository(near: Nearest, tmp_path: Path) -> None:
+def test_the_calls_work_in_a_real_repository(near: ExampleIndex, tmp_path: Path) -> None:
     repo = shop(tmp_path)
-    made = [route(one.text, near=near, tools=NAMES) for one in TUNED]
+    made = [route_request(one.text, near=near, tools=NAMES) for one in TUNED]
     calls = [call for call in made if call and call.tool in HERE and call.input.get("rev") is None]
     for call in calls:
         assert repo.say(HERE[call.tool], **call.input)
@@ -201,10 +210,10 @@ def shop(tmp_path: Path) -> Repo:
 
 def test_no_request_is_an_example_of_other_things() -> None:
     def bare(text: str) -> str:
-        for span in spans(text):
+        for span in find_request_spans(text):
             text = text.replace(span.text, span.kind)
         return " ".join(re.findall(r"\w+", text.casefold()))
 
     sets = [one.text for name in SETS for one in requests(name)]
-    assert {bare(one.text) for one in known()} & set(map(bare, sets)) == set()
+    assert {bare(one.text) for one in load_examples()} & set(map(bare, sets)) == set()
     assert len(set(map(bare, sets))) == len(sets)

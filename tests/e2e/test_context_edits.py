@@ -20,7 +20,7 @@ from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project_view
 from travois.engine.agent import Agent
 from travois.ports.world import Event, UserWarned
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois_lab import Prompt, call, text, thinking
 from travois_lab.exchange import Exchange
 from travois_lab.faults import parse_rules
@@ -121,8 +121,11 @@ def test_a_session_that_was_killed_goes_on_with_the_same_bytes(tmp_path: Path) -
     bodies = [exchange.body for exchange in model.ledger]
     for index, body in zip(sent[-5:], bodies[-5:], strict=True):
         view = project_view(entries[:index])
-        assert Encoder(lambda name: b"").build_request(view).body == body
-        assert Encoder(lambda name: b"").build_request(view).digest == entries[index].fact.digest
+        assert RequestEncoder(lambda name: b"").build_request(view).body == body
+        assert (
+            RequestEncoder(lambda name: b"").build_request(view).digest
+            == entries[index].fact.digest
+        )
     assert b"context_management" in bodies[-1]
 
 

@@ -14,7 +14,7 @@ from tests.compat.sessions.writing import claude, put
 from tests.corpus.recorded import FOLDER, needed
 from tests.e2e.program import Program, read
 from tests.importing.homes import make, talk, text
-from travois.compat.sessions.format import Spoken
+from travois.compat.sessions.format import RecordedTurn
 from travois.core.facts import Noted
 
 OK = {"say": [{"text": "Going on."}], "repeat": True}
@@ -91,7 +91,10 @@ def test_recorded_sessions_go_on_even_where_the_window_is_too_small(program: Pro
 def test_an_import_that_is_killed_leaves_whole_sessions_and_is_gone_on_with(
     program: Program,
 ) -> None:
-    long = [Spoken("user" if n % 2 else "model", f"word {n} " * 50, 1000.0 + n) for n in range(300)]
+    long = [
+        RecordedTurn("user" if n % 2 else "model", f"word {n} " * 50, 1000.0 + n)
+        for n in range(300)
+    ]
     projects = program.home.parent / ".claude" / "projects" / "-w"
     for number in range(40):
         put(projects / f"s{number:02}.jsonl", claude(long))

@@ -23,7 +23,7 @@ from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Resu
 from travois.core.models import Usage
 from travois.core.view import View, project_view
 from travois.inspector.story import REQUEST_LAYERS, SessionStory
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog, read_history
 
@@ -200,7 +200,7 @@ def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
         until(lambda: page.all("#bytes"), "the bytes")
         start = int(page.run("return document.getElementById('bytes').dataset.start"))
         sent = next(n for n, e in enumerate(found.entries) if e.seq == found.steps[index].entry)
-        body = Encoder(fetch).build_request(project_view(found.entries[:sent])).body
+        body = RequestEncoder(fetch).build_request(project_view(found.entries[:sent])).body
         moved = ["Prefix changed by compaction "] if index == 6 else []
         assert page.all("#detail > .moved") == moved
         assert page.all("#bytes") == [body[start:].decode()]

@@ -15,7 +15,7 @@ from tests.e2e.test_models import EMPTY
 from tests.local_model.small import HERE, needs_engine, without_layers
 from travois.compose.models import NO_KEY_NOTICE, RULES_NOTICE, SMOLLM_NOTICE
 from travois.core.facts import Epoch
-from travois.local_model.llamacpp import missing
+from travois.local_model.llamacpp import llamacpp_missing_reason
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     (notice,) = done.err.splitlines()
     assert (
         notice
-        == f"travois: {NO_KEY_NOTICE.format(RULES_NOTICE if missing() or not HERE.exists() else SMOLLM_NOTICE)}"  # noqa: E501
+        == f"travois: {NO_KEY_NOTICE.format(RULES_NOTICE if llamacpp_missing_reason() or not HERE.exists() else SMOLLM_NOTICE)}"  # noqa: E501
     )
     alone.extra |= {"ANTHROPIC_API_KEY": "sk-later"}
     done = alone.run("-c", "-p", "read the file a.txt")

@@ -19,10 +19,10 @@ from travois.engine.agent import Agent
 from travois.engine.loop import run_turn
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.providers.errors import problem
+from travois.providers.errors import parse_error_response
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
-from travois.providers.stream_reader import reader
+from travois.providers.stream_reader import create_reply_reader
 from travois.sessions.session import Session
 from travois_lab.exchange import Exchange
 from travois_lab.http import Request as Asked
@@ -57,16 +57,18 @@ class LabModel:
         body = b"".join(step for step in response.steps if isinstance(step, bytes))
         if response.status != 200:
             named = dict(response.headers)
-            raise problem(response.status, named, body=body, protocol="anthropic", now=0.0)
+            raise parse_error_response(
+                response.status, named, body=body, protocol="anthropic", now=0.0
+            )
         yield _read(body)
 
 
 async def _read(body: bytes) -> AsyncGenerator[StreamDelta | Reply]:
-    reading = reader(OPUS, size=len(body))
+    reading = create_reply_reader(OPUS, size=len(body))
     for delta in reading.feed(body):
         yield delta
     await anyio.lowlevel.checkpoint()
-    yield reading.reply()
+    yield reading.finish()
 
 
 class LabLog(MemoryLog):

@@ -24,8 +24,8 @@ from travois.permissions.decide import Permissions
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env, ModelClient, PermissionQuestion, Person, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
-from travois.providers.encoder import Encoder
-from travois.providers.replies import Problem, Reply
+from travois.providers.encoder import RequestEncoder
+from travois.providers.replies import ApiError, Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted
@@ -166,7 +166,7 @@ def begun(
 
 def agent(
     folder: Path,
-    *lines: Reply | Problem | Callable[[Request], Reply | Problem],
+    *lines: Reply | ApiError | Callable[[Request], Reply | ApiError],
     tools: Iterable[AnyTool] = (),
     session: Session | None = None,
     guard: Permissions | None = None,
@@ -182,7 +182,7 @@ def agent(
     made = Agent(
         session=session or begun(tools),
         model=model or Scripted(*lines, judge=faults),
-        encoder=Encoder(blobs.get),
+        encoder=RequestEncoder(blobs.get),
         tools=AgentTools({tool.name: tool for tool in tools}),
         world=world,
         permissions=AgentPermissions(
@@ -280,5 +280,5 @@ def sendable(entries: Iterable[Entry], *, protocol: ApiProtocol | None = None) -
     if session.view.epoch is None or protocol:
         session.append(epoch(protocol or "anthropic"))
     session.append(User((Text("and then?"),)))
-    body = Encoder(MemoryBlobs().get).build_request(session.view).body
+    body = RequestEncoder(MemoryBlobs().get).build_request(session.view).body
     assert faults(body) == []

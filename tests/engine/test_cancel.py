@@ -29,7 +29,7 @@ from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN_RESULT, STOPPED_RESULT, run_turn
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, PersonAnswer, content_digest
-from travois.providers.replies import Problem, Reply
+from travois.providers.replies import ApiError, Reply
 from travois.testing import Scripted, calls, say
 
 ran: list[str] = []
@@ -55,7 +55,7 @@ async def slow(seconds: float) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-def lines() -> Iterator[Reply | Problem]:
+def lines() -> Iterator[Reply | ApiError]:
     """A turn with everything in it: parallel calls, writes, questions, retries, cuts, nonsense."""
 
     def look(*paths: str, times: int = 6) -> list[tuple[str, dict[str, object]]]:
@@ -64,10 +64,10 @@ def lines() -> Iterator[Reply | Problem]:
     write: tuple[str, dict[str, object]] = ("Edit", {"path": "a", "times": 6})
     fetch: tuple[str, dict[str, object]] = ("Fetch", {"path": "https://x", "times": 4})
     yield calls(*look("a", "b", "c"), text="let me look")
-    yield Problem("overloaded", "busy")
+    yield ApiError("overloaded", "busy")
     yield calls(*look("a", "b"), write, *look("a"), write)
     yield calls(fetch, fetch, ("Nope", {}))
-    yield Problem("field", "no", field="cache_control")
+    yield ApiError("field", "no", field="cache_control")
     cut = (Text("long"), *calls(*look("d")).content, Call("", "Look", '{"pa'))
     yield Reply(cut, stop="length", usage=Usage(input=1))
     yield Reply((Text("hm"),), stop="pause", usage=Usage(input=1))

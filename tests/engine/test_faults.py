@@ -31,7 +31,7 @@ from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN_RESULT, run_turn
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, PermissionQuestion, PersonAnswer
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 from travois.sessions import log_file as store
 from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
@@ -39,7 +39,7 @@ from travois.testing import Scripted, calls, say
 TOOLS = [small("Look"), small("Edit", kind="write")]
 LINES = (
     calls(("Look", {"path": "a"}), ("Look", {"path": "b"}), ("Look", {"path": "c"})),
-    Problem("overloaded", "busy"),
+    ApiError("overloaded", "busy"),
     calls(("Edit", {"path": "a"}), ("Nope", {}), ("Look", {"path": "a"})),
     say("done"),
 )
@@ -266,9 +266,9 @@ class Broken:
             self._broken()
 
         async def events() -> AsyncIterator[Any]:
-            from travois.providers.replies import Began
+            from travois.providers.replies import ReplyBegan
 
-            yield Began("m", "m")
+            yield ReplyBegan("m", "m")
             self._broken()
 
         yield events()

@@ -26,9 +26,9 @@ from travois.engine.fork import ask_in_fork
 from travois.engine.loop import STOPPED_RESULT, run_turn
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.providers.encoder import Encoder
-from travois.providers.options import rationed
-from travois.providers.replies import Problem, Reply, StreamDelta
+from travois.providers.encoder import RequestEncoder
+from travois.providers.options import limit_reply_tokens
+from travois.providers.replies import ApiError, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted, call, say
@@ -106,8 +106,8 @@ def test_a_reply_is_only_as_long_as_can_be_paid_and_the_record_says_so(tmp_path:
     assert one.session.dollars <= 0.6
     entries = log(one).entries
     last = max(n for n, entry in enumerate(entries) if isinstance(entry.fact, Sent))
-    plain = Encoder(MemoryBlobs().get).build_request(project_view(entries[:last]))
-    again, sent = rationed(plain, lengths[-1]), entries[last].fact
+    plain = RequestEncoder(MemoryBlobs().get).build_request(project_view(entries[:last]))
+    again, sent = limit_reply_tokens(plain, lengths[-1]), entries[last].fact
     assert isinstance(sent, Sent)
     assert (sent.chain, sent.digest, sent.size) == (plain.chain, again.digest, len(again.body))
 
@@ -190,7 +190,7 @@ def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_p
 def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_path: Path) -> None:
     top = Budget(Limits(dollars=1.0))
     one = dear(tmp_path, say("hello"), purse=top.create_child(Limits()))
-    busy = Problem("overloaded", "try later", status=529)
+    busy = ApiError("overloaded", "try later", status=529)
     one.model = Scripted(busy, say("hello"))
 
     async def meanwhile(seconds: float) -> None:

@@ -23,7 +23,7 @@ from travois.engine.agent import Agent
 from travois.engine.tool_definitions import build_tool_specs
 from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.providers.replies import Problem, Reply
+from travois.providers.replies import ApiError, Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import calls, say
@@ -31,7 +31,7 @@ from travois.tools.catalog import TOOLS
 from travois.tools.read import READ
 from travois.tools.shell.bash import BASH
 
-Line = Callable[[Request], Reply | Problem] | Reply | Problem
+Line = Callable[[Request], Reply | ApiError] | Reply | ApiError
 CODE = "    result_{0} = compute(argument_{0}, other={0})  # step {0}\n"
 ONWARD = re.compile(rb"continue with offset=(\d+)")
 

@@ -17,10 +17,10 @@ from travois.engine.agent import Agent, RetryPolicy
 from travois.engine.request import SHRINKABLE_PROBLEMS
 from travois.engine.retry import retry_delay
 from travois.ports.world import RequestRetrying, UserWarned
-from travois.providers.replies import TRANSIENT, Problem, ProblemKind, Reply
+from travois.providers.replies import RETRYABLE_KINDS, ApiError, ApiErrorKind, Reply
 from travois.testing import call, say
 
-KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
+KINDS: tuple[ApiErrorKind, ...] = get_args(ApiErrorKind)
 PATIENCE = RetryPolicy(attempts=3, first=0.5, longest=60.0)
 
 
@@ -35,11 +35,11 @@ def thoughtful(text: str = "ok") -> Reply:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_passes_by_itself_is_tried_again_and_the_rest_is_not(
-    tmp_path: Path, kind: ProblemKind
+    tmp_path: Path, kind: ApiErrorKind
 ) -> None:
     nap = Naps()
-    one = agent(tmp_path, Problem(kind, "oh"), say("ok"), sleep=nap, chance=lambda: 0.0)
-    if kind in TRANSIENT:
+    one = agent(tmp_path, ApiError(kind, "oh"), say("ok"), sleep=nap, chance=lambda: 0.0)
+    if kind in RETRYABLE_KINDS:
         assert play(one) == "end"
         assert (failed(one), nap.slept) == ([(kind, 1, 0.5)], [0.5])
     else:
@@ -55,28 +55,28 @@ def test_what_passes_by_itself_is_tried_again_and_the_rest_is_not(
 @pytest.mark.parametrize(
     ("problem", "attempt", "chance", "expected"),
     [
-        (Problem("rate", "x"), 1, 0.0, 0.5),
-        (Problem("rate", "x"), 2, 0.0, 1.0),
-        (Problem("rate", "x"), 9, 0.0, 60.0),
-        (Problem("rate", "x"), 9, 1.0, 45.0),
-        (Problem("rate", "x"), 999, 0.0, 60.0),
-        (Problem("rate", "x"), 1000, 0.0, None),
-        (Problem("rate", "x", wait=7.0), 1, 0.0, 7.0),
-        (Problem("rate", "x", wait=7.0), 1, 1.0, 7.1),
-        (Problem("rate", "x", wait=0.0), 1, 0.0, 0.0),
-        (Problem("rate", "x", wait=-5.0), 1, 0.0, 0.0),
-        (Problem("rate", "x", wait=1e9), 1, 0.0, 60.0),
-        (Problem("rate", "x", wait=float("inf")), 1, 0.0, 60.0),
-        (Problem("rate", "x", wait=float("nan")), 1, 0.0, 0.0),
-        (Problem("rate", "x", retry=False), 1, 0.0, None),
-        (Problem("rate", "x", retry=False, wait=1.0), 1, 0.0, None),
-        (Problem("invalid", "x"), 1, 0.0, None),
-        (Problem("invalid", "x", retry=True), 1, 0.0, 0.5),
-        (Problem("auth", "x", wait=1.0), 1, 0.0, None),
+        (ApiError("rate", "x"), 1, 0.0, 0.5),
+        (ApiError("rate", "x"), 2, 0.0, 1.0),
+        (ApiError("rate", "x"), 9, 0.0, 60.0),
+        (ApiError("rate", "x"), 9, 1.0, 45.0),
+        (ApiError("rate", "x"), 999, 0.0, 60.0),
+        (ApiError("rate", "x"), 1000, 0.0, None),
+        (ApiError("rate", "x", wait=7.0), 1, 0.0, 7.0),
+        (ApiError("rate", "x", wait=7.0), 1, 1.0, 7.1),
+        (ApiError("rate", "x", wait=0.0), 1, 0.0, 0.0),
+        (ApiError("rate", "x", wait=-5.0), 1, 0.0, 0.0),
+        (ApiError("rate", "x", wait=1e9), 1, 0.0, 60.0),
+        (ApiError("rate", "x", wait=float("inf")), 1, 0.0, 60.0),
+        (ApiError("rate", "x", wait=float("nan")), 1, 0.0, 0.0),
+        (ApiError("rate", "x", retry=False), 1, 0.0, None),
+        (ApiError("rate", "x", retry=False, wait=1.0), 1, 0.0, None),
+        (ApiError("invalid", "x"), 1, 0.0, None),
+        (ApiError("invalid", "x", retry=True), 1, 0.0, 0.5),
+        (ApiError("auth", "x", wait=1.0), 1, 0.0, None),
     ],
 )
 def test_how_long_to_wait(
-    problem: Problem, attempt: int, chance: float, expected: float | None
+    problem: ApiError, attempt: int, chance: float, expected: float | None
 ) -> None:
     patience = RetryPolicy(attempts=1000, first=0.5, longest=60.0)
     found = retry_delay(problem, attempt, patience=patience, chance=chance)
@@ -85,7 +85,7 @@ def test_how_long_to_wait(
 
 def test_patience_ends(tmp_path: Path) -> None:
     nap = Naps()
-    problem = Problem("overloaded", "busy", status=529, request="req_1")
+    problem = ApiError("overloaded", "busy", status=529, request="req_1")
     one = agent(tmp_path, problem, sleep=nap, chance=lambda: 0.0, patience=PATIENCE)
     assert play(one) == "failed"
     assert facts(one, Failed) == [
@@ -98,14 +98,14 @@ def test_patience_ends(tmp_path: Path) -> None:
 
 
 def test_after_a_failed_turn_the_next_prompt_is_sent(tmp_path: Path) -> None:
-    one = agent(tmp_path, Problem("auth", "no key"), say("ok"))
+    one = agent(tmp_path, ApiError("auth", "no key"), say("ok"))
     assert play(one) == "failed"
     assert play(one, "again") == "end"
     assert [len(fact.content) for fact in facts(one, User)] == [1, 1]
 
 
 def test_each_request_starts_with_fresh_patience(tmp_path: Path) -> None:
-    busy = Problem("overloaded", "busy")
+    busy = ApiError("overloaded", "busy")
     lines = busy, busy, call("Look", path="a"), busy, busy, say("ok")
     one = agent(tmp_path, *lines, tools=[small("Look")], patience=PATIENCE)
     assert play(one) == "end"
@@ -118,7 +118,7 @@ def test_a_retry_is_shown_before_it_is_waited_for(tmp_path: Path) -> None:
     from tests.engine.fakes import prompt
     from travois.engine.loop import run_turn
 
-    problem = Problem("rate", "slow down", status=429, wait=3.0)
+    problem = ApiError("rate", "slow down", status=429, wait=3.0)
     one = prompt(agent(tmp_path, problem, say("ok"), chance=lambda: 0.0, patience=PATIENCE))
 
     async def main() -> list[object]:
@@ -141,7 +141,7 @@ def test_a_retry_is_shown_before_it_is_waited_for(tmp_path: Path) -> None:
 def test_a_field_that_a_server_does_not_know_is_left_out_from_then_on(
     tmp_path: Path, field: str, quirk: str
 ) -> None:
-    problem = Problem("field", f"unknown field {field}", field=field)
+    problem = ApiError("field", f"unknown field {field}", field=field)
     one = agent(tmp_path, problem, say("ok"), say("ok"), session=begun((), "chat"))
     assert play(one) == "end"
     assert play(one) == "end"
@@ -151,7 +151,7 @@ def test_a_field_that_a_server_does_not_know_is_left_out_from_then_on(
 
 def test_a_beta_that_a_server_does_not_know_is_dropped_alone(tmp_path: Path) -> None:
     session = begun((), "anthropic", betas=("a", "b", "c"))
-    lines = Problem("beta", "no b", field="b"), Problem("beta", "no a", field="a"), say("ok")
+    lines = ApiError("beta", "no b", field="b"), ApiError("beta", "no a", field="a"), say("ok")
     one = agent(tmp_path, *lines, session=session)
     assert play(one) == "end"
     assert facts(one, Epoch)[-1].model.betas == ("c",)
@@ -159,7 +159,7 @@ def test_a_beta_that_a_server_does_not_know_is_dropped_alone(tmp_path: Path) -> 
 
 
 def test_an_output_limit_is_learned(tmp_path: Path) -> None:
-    one = agent(tmp_path, Problem("output", "at most 8192", limit=8192), say("ok"))
+    one = agent(tmp_path, ApiError("output", "at most 8192", limit=8192), say("ok"))
     assert play(one) == "end"
     assert one.session.view.epoch is not None
     assert one.session.view.epoch.model.output == 8192
@@ -167,16 +167,16 @@ def test_an_output_limit_is_learned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 32_000, 99_000])
 def test_an_output_limit_that_helps_nothing_is_not_tried(tmp_path: Path, limit: int) -> None:
-    one = agent(tmp_path, Problem("output", "no", limit=limit), say("ok"))
+    one = agent(tmp_path, ApiError("output", "no", limit=limit), say("ok"))
     assert play(one) == "failed"
     assert len(facts(one, Epoch)) == 1
 
 
 @pytest.mark.parametrize("kind", ["bound", "thinking"])
 def test_thinking_that_is_refused_is_let_go_each_time_there_is_some(
-    tmp_path: Path, kind: ProblemKind
+    tmp_path: Path, kind: ApiErrorKind
 ) -> None:
-    refused = Problem(kind, "bound to a different conversation")
+    refused = ApiError(kind, "bound to a different conversation")
     lines = thoughtful(), refused, thoughtful(), refused, say("ok")
     one = agent(tmp_path, *lines)
     assert [play(one) for _ in range(3)] == ["end"] * 3
@@ -186,7 +186,7 @@ def test_thinking_that_is_refused_is_let_go_each_time_there_is_some(
 
 
 def test_where_there_is_no_thinking_letting_go_of_it_is_not_tried(tmp_path: Path) -> None:
-    one = agent(tmp_path, say("ok"), Problem("bound", "bound to a different conversation"))
+    one = agent(tmp_path, say("ok"), ApiError("bound", "bound to a different conversation"))
     assert play(one) == "end"
     assert play(one) == "failed"
     assert len(facts(one, Epoch)) == 1
@@ -198,9 +198,9 @@ def test_a_remedy_after_thinking_was_let_go_does_not_let_go_of_newer_thinking(
 ) -> None:
     lines = (
         thoughtful(),
-        Problem("bound", "bound"),
+        ApiError("bound", "bound"),
         thoughtful(),
-        Problem("field", "no", field="cache_control"),
+        ApiError("field", "no", field="cache_control"),
         say("ok"),
     )
     one = agent(tmp_path, *lines)
@@ -211,7 +211,7 @@ def test_a_remedy_after_thinking_was_let_go_does_not_let_go_of_newer_thinking(
 
 def test_a_remedy_that_does_not_help_is_not_tried_twice(tmp_path: Path) -> None:
     limits = iter(range(30_000, 0, -1))
-    one = agent(tmp_path, lambda request: Problem("output", "too many", limit=next(limits)))
+    one = agent(tmp_path, lambda request: ApiError("output", "too many", limit=next(limits)))
     assert play(one) == "failed"
     assert len(facts(one, Sent)) == 2
 
@@ -248,7 +248,7 @@ def test_what_was_sent_is_recorded_before_the_reply(tmp_path: Path) -> None:
 
 
 problems = st.builds(
-    Problem,
+    ApiError,
     st.sampled_from(KINDS),
     st.just("oh"),
     wait=st.none() | st.floats(),
@@ -260,7 +260,7 @@ problems = st.builds(
 
 @given(st.lists(problems, min_size=1, max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_no_row_of_problems_makes_a_turn_go_on_for_ever(row: list[Problem]) -> None:
+def test_no_row_of_problems_makes_a_turn_go_on_for_ever(row: list[ApiError]) -> None:
     session = begun((), "anthropic", betas=("a", "b"))
     session.append(User((Text("hi"),)))
     session.append(Assistant(thoughtful().content, "end"))
@@ -286,6 +286,6 @@ def test_a_broken_prefix_is_owned_up_to_and_the_session_goes_on(tmp_path: Path) 
 
 @pytest.mark.parametrize("field", ["cache_control", "system.0.cache_control"])
 def test_a_refused_field_is_left_out_wherever_it_stood(tmp_path: Path, field: str) -> None:
-    one = agent(tmp_path, Problem("field", "no", field=field), say("ok"))
+    one = agent(tmp_path, ApiError("field", "no", field=field), say("ok"))
     assert play(one) == "end"
     assert "no-cache-markers" in facts(one, Epoch)[-1].model.quirks

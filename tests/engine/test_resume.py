@@ -15,8 +15,8 @@ from travois.core.models import ApiProtocol, Usage
 from travois.core.view import open_calls
 from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN_RESULT, UNKNOWN_RESULT, answer_open_calls, run_turn
-from travois.providers.encoder import Encoder
-from travois.providers.replies import Problem, Reply
+from travois.providers.encoder import RequestEncoder
+from travois.providers.replies import ApiError, Reply
 from travois.sessions.session import Session
 from travois.testing import Scripted, say
 from travois.testing import calls as wanted
@@ -25,7 +25,7 @@ TOOLS = [small("Look"), small("Edit", kind="write")]
 TURNS = 30
 
 
-def line(number: int) -> Reply | Problem:
+def line(number: int) -> Reply | ApiError:
     """The lines of a long session, by turns: looking, editing, failing, being cut."""
     look: Any = ("Look", {"path": f"f{number}"})
     edit: Any = ("Edit", {"path": f"f{number}"})
@@ -33,7 +33,7 @@ def line(number: int) -> Reply | Problem:
         case 0:
             return wanted(look, look, edit, text="let me look")
         case 1:
-            return Problem("overloaded", "busy")
+            return ApiError("overloaded", "busy")
         case 2:
             return wanted(edit, ("Nope", {}))
         case 3:
@@ -56,7 +56,7 @@ def recorded(folder: Path, protocol: ApiProtocol) -> list[Entry]:
 
 def body(session: Session) -> bytes:
     session.append(User((Text("where were we?"),)))
-    return Encoder({}.__getitem__).build_request(session.view).body
+    return RequestEncoder({}.__getitem__).build_request(session.view).body
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.compat.claude_json import Object
+from travois.compat.claude_json import JsonObject
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import ModelCard
@@ -14,7 +14,7 @@ SEARCH = Call("1", "WebSearch", '{"query":"herons"}')
 LENT = Call("2", "McpCall", '{"tool":"mcp__zoo__feed_all","arguments":{"who":"heron"}}')
 
 
-def told(*events: Event, teller: CodexJsonWriter | None = None) -> list[Object]:
+def told(*events: Event, teller: CodexJsonWriter | None = None) -> list[JsonObject]:
     teller = teller or CodexJsonWriter()
     return [line for event in events for line in teller.lines(event)]
 

@@ -785,10 +785,10 @@ def test_a_hook_that_is_never_content_is_overruled(shop: Workshop) -> None:
 
 
 def test_a_turn_that_fails_has_an_event_of_its_own(shop: Workshop) -> None:
-    from travois.providers.replies import Problem
+    from travois.providers.replies import ApiError
 
     tree = on("StopFailure", shop.recorder(), matcher="rate_limit") | on("Stop", shop.recorder())
-    one = reader(shop, tree, Problem("rate", "slow down", status=429, retry=False))
+    one = reader(shop, tree, ApiError("rate", "slow down", status=429, retry=False))
     assert play(one) == "failed"
     (told,) = shop.told()
     assert (told["hook_event_name"], told["error"]) == ("StopFailure", "rate_limit")

@@ -12,7 +12,7 @@ from tests.importing.homes import KEY, make, text
 from travois.agents.agent_files import load_agent_types
 from travois.core.errors import UserError
 from travois.importing import claude, codex, gemini, opencode
-from travois.importing.plan import Luggage, carry_out
+from travois.importing.plan import ImportPlan, apply_import_plan
 from travois.mcp import config as mcp
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions, decide_permission
@@ -26,12 +26,12 @@ from travois.skills.command_files import commands
 from travois.skills.skill_files import DiskSkills
 from travois.skills.skill_files import Places as Shelves
 
-Plan = Callable[[Luggage, Mapping[str, str]], None]
+Plan = Callable[[ImportPlan, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {
-    "claude": claude.plan,
-    "codex": codex.plan,
-    "opencode": opencode.plan,
-    "gemini": gemini.plan,
+    "claude": claude.plan_claude_import,
+    "codex": codex.plan_codex_import,
+    "opencode": opencode.plan_opencode_import,
+    "gemini": gemini.plan_gemini_import,
 }
 GOLDEN = Path(__file__).parent / "golden.txt"
 
@@ -42,9 +42,9 @@ def person(tmp_path: Path) -> Path:
     return tmp_path / "person"
 
 
-def packed(person: Path, agent: str, **more: object) -> Luggage:
+def packed(person: Path, agent: str, **more: object) -> ImportPlan:
     home = TravoisHome(person / "ours").prepare()
-    luggage = Luggage(home, **more)  # type: ignore[arg-type]
+    luggage = ImportPlan(home, **more)  # type: ignore[arg-type]
     PLANS[agent](luggage, {"HOME": str(person)})
     return luggage
 
@@ -53,7 +53,7 @@ def done(person: Path) -> TravoisHome:
     """All four, one after the other, and then the other agents are gone."""
     home = TravoisHome(person / "ours").prepare()
     for agent in PLANS:
-        carry_out(home, packed(person, agent), stamp=agent)
+        apply_import_plan(home, packed(person, agent), stamp=agent)
     for path in (".claude", ".claude.json", ".codex", ".config", ".gemini"):
         (person / path).rename(person / f"{path}.gone")
     return home
@@ -169,7 +169,7 @@ def test_what_is_yours_stays_and_doing_it_again_changes_nothing(person: Path) ->
         "tester.md": "your agents/tester.md is kept",
         "pdf": "your skills/pdf is kept",
     }
-    kept = carry_out(home, luggage, stamp="now")
+    kept = apply_import_plan(home, luggage, stamp="now")
     assert kept is not None
     assert json.loads((kept / "settings.json").read_text()) == mine
     assert "AGENTS.md" in (kept / "made.txt").read_text().split()

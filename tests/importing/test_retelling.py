@@ -6,31 +6,45 @@ from base64 import b64encode
 from pathlib import Path
 
 from tests.compat.sessions.writing import Line, claude, put, stamp
-from travois.compat.sessions.claude import read
-from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.claude import read_session
+from travois.compat.sessions.format import (
+    RecordedCompaction,
+    RecordedMedia,
+    RecordedSession,
+    RecordedTurn,
+)
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
-from travois.importing.sessions import BEGINS, ENDS, NO_RESULT, STRAY, retell, translated
+from travois.importing.sessions import (
+    IMPORTED_NOTE,
+    NO_RESULT_NOTE,
+    SESSION_START_NOTE,
+    STRAY_RESULT_NOTE,
+    append_recorded_session,
+    translate_foreign_call,
+)
 from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 
 
-def told(folder: Path, recorded: Recorded) -> Session:
+def told(folder: Path, recorded: RecordedSession) -> Session:
     """The session that a recorded one becomes; its last note is left out of what is looked at."""
     times = [0.0]
     with SessionLog.create(
         folder / "s", Opened("s", "/", "p", "0"), clock=lambda: times[-1]
     ) as log:
         session = Session(log)
-        retell(recorded, session, keep=lambda data: data.hex(), tell=times.append)
+        append_recorded_session(recorded, session, keep=lambda data: data.hex(), tell=times.append)
     note = session.view.items.pop().fact
-    assert note == User((Text(ENDS.format(agent=recorded.agent)),), origin="note")
+    assert note == User((Text(IMPORTED_NOTE.format(agent=recorded.agent)),), origin="note")
     return session
 
 
-def recorded(*turns: Spoken, compactions: tuple[Compaction, ...] = ()) -> Recorded:
-    return Recorded("codex", "id", Path("f"), "/", 9.0, "title", turns, compactions)
+def recorded(
+    *turns: RecordedTurn, compactions: tuple[RecordedCompaction, ...] = ()
+) -> RecordedSession:
+    return RecordedSession("codex", "id", Path("f"), "/", 9.0, "title", turns, compactions)
 
 
 def shown(session: Session) -> list[tuple[str, ...]]:
@@ -69,13 +83,13 @@ def test_parts_of_a_reply_are_one_and_results_stand_in_the_order_asked(tmp_path:
     session = told(
         tmp_path,
         recorded(
-            Spoken("user", "both", 1.0),
-            Spoken("model", "Looking.", 2.0, (call("a"),)),
-            Spoken("model", "", 2.0, (call("b"),)),
-            Spoken("tool", "of b", 3.0, answers="b", error=True),
-            Spoken("note", "be quick", 3.0),
-            Spoken("tool", "of a", 4.0, answers="a"),
-            Spoken("model", "Done.", 5.0),
+            RecordedTurn("user", "both", 1.0),
+            RecordedTurn("model", "Looking.", 2.0, (call("a"),)),
+            RecordedTurn("model", "", 2.0, (call("b"),)),
+            RecordedTurn("tool", "of b", 3.0, answers="b", error=True),
+            RecordedTurn("note", "be quick", 3.0),
+            RecordedTurn("tool", "of a", 4.0, answers="a"),
+            RecordedTurn("model", "Done.", 5.0),
         ),
     )
     assert shown(session) == [
@@ -90,17 +104,17 @@ def test_parts_of_a_reply_are_one_and_results_stand_in_the_order_asked(tmp_path:
 
 def test_a_call_without_a_result_gets_one_that_says_so(tmp_path: Path) -> None:
     turns = (
-        Spoken("model", "", 1.0, (call("a"),)),
-        Spoken("user", "stop", 2.0),
-        Spoken("tool", "nobody asked", 3.0, answers="zz"),
+        RecordedTurn("model", "", 1.0, (call("a"),)),
+        RecordedTurn("user", "stop", 2.0),
+        RecordedTurn("tool", "nobody asked", 3.0, answers="zz"),
     )
     session = told(tmp_path, recorded(*turns))
     assert shown(session) == [
-        ("note", BEGINS),
+        ("note", SESSION_START_NOTE),
         ("model", "Bash a"),
-        ("of a!", NO_RESULT),
+        ("of a!", NO_RESULT_NOTE),
         ("human", "stop"),
-        ("note", STRAY.format(text="nobody asked")),
+        ("note", STRAY_RESULT_NOTE.format(text="nobody asked")),
     ]
     assert open_calls(session.view) == ()
     ends = [entry.fact for entry in session.all_entries() if isinstance(entry.fact, Ended)]
@@ -109,11 +123,11 @@ def test_a_call_without_a_result_gets_one_that_says_so(tmp_path: Path) -> None:
 
 def test_an_id_that_was_used_again_is_another_call(tmp_path: Path) -> None:
     turns = (
-        Spoken("model", "", 1.0, (call("a"),)),
-        Spoken("tool", "one", 1.0, answers="a"),
-        Spoken("tool", "one again", 1.0, answers="a"),
-        Spoken("model", "", 2.0, (call("a"), call(""))),
-        Spoken("tool", "none", 2.0, answers=""),
+        RecordedTurn("model", "", 1.0, (call("a"),)),
+        RecordedTurn("tool", "one", 1.0, answers="a"),
+        RecordedTurn("tool", "one again", 1.0, answers="a"),
+        RecordedTurn("model", "", 2.0, (call("a"), call(""))),
+        RecordedTurn("tool", "none", 2.0, answers=""),
     )
     session = told(tmp_path, recorded(*turns))
     assert shown(session)[1:] == [
@@ -126,11 +140,13 @@ def test_an_id_that_was_used_again_is_another_call(tmp_path: Path) -> None:
 
 
 def test_images_are_kept_as_blobs_and_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    picture = Picture("image/png", b64encode(b"png").decode())
+    picture = RecordedMedia("image/png", b64encode(b"png").decode())
     turns = (
-        Spoken("user", "look", 1.0, pictures=(picture, Picture("application/pdf", "AAA"))),
-        Spoken("model", "", 2.0, (call("a"),)),
-        Spoken("tool", "", 3.0, answers="a", pictures=(picture,)),
+        RecordedTurn(
+            "user", "look", 1.0, pictures=(picture, RecordedMedia("application/pdf", "AAA"))
+        ),
+        RecordedTurn("model", "", 2.0, (call("a"),)),
+        RecordedTurn("tool", "", 3.0, answers="a", pictures=(picture,)),
     )
     session = told(tmp_path, recorded(*turns))
     image = f"image image/png {b'png'.hex()} 3"
@@ -141,14 +157,14 @@ def test_images_are_kept_as_blobs_and_what_cannot_be_read_is_said(tmp_path: Path
 
 def test_a_compaction_shows_the_summary_and_what_was_kept(tmp_path: Path) -> None:
     turns = (
-        Spoken("user", "one", 1.0),
-        Spoken("model", "1", 2.0),
-        Spoken("user", "two", 3.0),
-        Spoken("model", "2", 4.0),
-        Spoken("note", "in short", 5.0),
-        Spoken("user", "three", 6.0),
+        RecordedTurn("user", "one", 1.0),
+        RecordedTurn("model", "1", 2.0),
+        RecordedTurn("user", "two", 3.0),
+        RecordedTurn("model", "2", 4.0),
+        RecordedTurn("note", "in short", 5.0),
+        RecordedTurn("user", "three", 6.0),
     )
-    short = (Compaction(4, "in short", kept=2, tokens=1000),)
+    short = (RecordedCompaction(4, "in short", kept=2, tokens=1000),)
     session = told(tmp_path, recorded(*turns, compactions=short))
     assert shown(session) == [
         ("note", "in short"),
@@ -162,13 +178,13 @@ def test_a_compaction_shows_the_summary_and_what_was_kept(tmp_path: Path) -> Non
 
 
 def test_a_session_that_begins_with_a_summary_shows_it(tmp_path: Path) -> None:
-    short = (Compaction(0, "in short"), Compaction(1, ""))
-    session = told(tmp_path, recorded(Spoken("user", "go", 1.0), compactions=short))
+    short = (RecordedCompaction(0, "in short"), RecordedCompaction(1, ""))
+    session = told(tmp_path, recorded(RecordedTurn("user", "go", 1.0), compactions=short))
     assert shown(session) == [("note", "in short"), ("human", "go")]
 
 
 def test_facts_have_the_times_at_which_things_were_said(tmp_path: Path) -> None:
-    turns = (Spoken("user", "a", 5.0), Spoken("model", "b", 7.0))
+    turns = (RecordedTurn("user", "a", 5.0), RecordedTurn("model", "b", 7.0))
     session = told(tmp_path, recorded(*turns))
     said = [e for e in session.all_entries() if isinstance(e.fact, User | Assistant)]
     assert [entry.at for entry in said[:2]] == [5.0, 7.0]
@@ -189,7 +205,7 @@ def test_tools_that_mean_the_same_are_called_by_our_names() -> None:
         ("bash", "not json"): ("bash", "not json"),
         ("Read", '{"file_path":"/a"}'): ("Read", '{"file_path":"/a"}'),
     }
-    found = {(name, args): translated(Call("c", name, args)) for name, args in cases}
+    found = {(name, args): translate_foreign_call(Call("c", name, args)) for name, args in cases}
     assert {key: (call.name, call.args) for key, call in found.items()} == cases
 
 
@@ -217,7 +233,7 @@ def test_a_claude_transcript_with_boundaries_and_parallel_results_is_paired(tmp_
     thinking: Line = {"type": "thinking", "thinking": "hm", "signature": "theirs"}
     kept = {"preservedMessages": {"anchorUuid": "bd", "uuids": ["a3"]}, "preTokens": 150_000}
     lines = [
-        *claude([Spoken("user", "read both", 1.0)]),
+        *claude([RecordedTurn("user", "read both", 1.0)]),
         line("a1", "u0", type="assistant", message=said("assistant", thinking, use("x"), id="m1")),
         line("r1", "a1", type="user", message=said("user", result("x"))),
         line("side", "a1", type="user", isSidechain=True, message=said("user", text)),
@@ -231,13 +247,13 @@ def test_a_claude_transcript_with_boundaries_and_parallel_results_is_paired(tmp_
         line("u9", "s1", type="user", message={"role": "user", "content": "and z?"}),
         line("a4", "u9", type="assistant", message=said("assistant", use("z"), id="m3")),
     ]
-    session = told(tmp_path, read(put(tmp_path / "t.jsonl", lines)))
+    session = told(tmp_path, read_session(put(tmp_path / "t.jsonl", lines)))
     assert shown(session) == [
         ("note", "In short: x and y were read."),
         ("model", "Both are fine."),
         ("human", "and z?"),
         ("model", "Read z"),
-        ("of z!", NO_RESULT),
+        ("of z!", NO_RESULT_NOTE),
     ]
     history = [entry for entry in session.all_entries() if _talk(entry)]
     assert [_short(entry.fact) for entry in history[:5]] == [  # type: ignore[arg-type]

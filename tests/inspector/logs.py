@@ -26,7 +26,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Price, Usage
 from travois.core.view import View, project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.log_file import SessionLog
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
@@ -51,7 +51,7 @@ def turn(number: int, *, words: int = 300, cold: bool = False) -> Iterator[AnyFa
 
 def write(log: SessionLog, facts: Iterable[AnyFact], *, view: View) -> View:
     """Append the facts, and before each reply the request for it."""
-    encoder = Encoder(lambda name: b"")
+    encoder = RequestEncoder(lambda name: b"")
     for fact in facts:
         if isinstance(fact, Assistant):
             asked = encoder.build_request(view)

@@ -18,7 +18,7 @@ from travois.core.view import project_view
 from travois.inspector import api as answers
 from travois.inspector.api import API_QUESTIONS, DecisionRow, InspectorApi, SearchHit
 from travois.inspector.story import REQUEST_LAYERS, LogReader, SessionStory
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog, read_history
 
@@ -52,7 +52,7 @@ def test_every_request_is_byte_for_byte_what_the_log_projects_to(
 ) -> None:
     story = told(home, *SHAPES[shape])
     past = [[*story.entries[:n]] for n, e in enumerate(story.entries) if isinstance(e.fact, Sent)]
-    bodies = [Encoder(fetch).build_request(project_view(entries)).body for entries in past]
+    bodies = [RequestEncoder(fetch).build_request(project_view(entries)).body for entries in past]
     shown = [
         answers.request_bytes(story, step.index, start=0, size=1 << 30, fetch=fetch).text.encode()
         for step in story.steps
@@ -169,7 +169,7 @@ def test_a_request_under_way_or_failed_has_no_reply(home: TravoisHome) -> None:
     make(folder, *turn(0), user("again"))
     with SessionLog.open(folder) as log:
         view = project_view(log.read())
-        asked = Encoder(fetch).build_request(view)
+        asked = RequestEncoder(fetch).build_request(view)
         log.append(Sent(asked.pieces, asked.chain, asked.digest, len(asked.body), tokens=777))
         reading = LogReader(folder)
         step = reading.story.steps[-1]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from travois.local_model.llamacpp import load_problem
-from travois.local_model.model import FILE, PACKAGE
-from travois.search.embedder import package
+from travois.local_model.llamacpp import llamacpp_load_problem
+from travois.local_model.model import SMOLLM_FILE, SMOLLM_PACKAGE
+from travois.search.embedder import find_weights_package
 
-HERE = Path(package(PACKAGE) or "/nowhere", FILE)
-PROBLEM = load_problem() if HERE.exists() else "the weights are not installed"
+HERE = Path(find_weights_package(SMOLLM_PACKAGE) or "/nowhere", SMOLLM_FILE)
+PROBLEM = llamacpp_load_problem() if HERE.exists() else "the weights are not installed"
 needs_engine = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)
 
 

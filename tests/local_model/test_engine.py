@@ -25,31 +25,35 @@ from tests.local_model.small import HERE, needs_engine, torn, without_layers
 from tests.local_model.test_grammar import SCHEMAS, TEXT
 from tests.local_model.test_guided import EXAMPLES, UNSURE
 from travois.core.content import Call, Text
-from travois.local_model.grammar import rules
-from travois.local_model.llamacpp import Engine
-from travois.local_model.model import Asked, Guided, Mind
-from travois.local_model.router import Nearest
-from travois.providers.catalog import Endpoint
-from travois.providers.http.client import Direct
-from travois.providers.replies import Problem
-from travois.search.embedder import Static
+from travois.local_model.grammar import build_call_grammar
+from travois.local_model.llamacpp import LlamaServer
+from travois.local_model.model import LocalRequest, SmolLm, SmolLmModel
+from travois.local_model.router import ExampleIndex
+from travois.providers.catalog import ModelEndpoint
+from travois.providers.http.client import DirectTransport
+from travois.providers.replies import ApiError
+from travois.search.embedder import StaticEmbedder
 
 pytestmark = needs_engine
 
 
 @asynccontextmanager
-async def engine(path: Path = HERE, *, window: int = 1_024) -> AsyncGenerator[Engine]:
-    running = Engine(path, window=window)
+async def engine(path: Path = HERE, *, window: int = 1_024) -> AsyncGenerator[LlamaServer]:
+    running = LlamaServer(path, window=window)
     try:
         yield running
     finally:
         await running.aclose()
 
 
-async def posted(running: Engine, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    where = await running.endpoint()
+async def posted(
+    running: LlamaServer, path: str, body: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    where = await running.start_endpoint()
     url = where.url.removesuffix("/v1") + path
-    async with Direct().post(url, headers=where.headers, body=json.dumps(body).encode()) as got:
+    async with DirectTransport().post(
+        url, headers=where.headers, body=json.dumps(body).encode()
+    ) as got:
         return got.status, json.loads(b"".join([chunk async for chunk in got.chunks]))
 
 
@@ -69,8 +73,8 @@ def test_a_bad_file_is_a_problem_in_words_and_we_live(
 
     async def main() -> str:
         async with engine(path) as running:
-            with pytest.raises(Problem) as caught:
-                await running.endpoint()
+            with pytest.raises(ApiError) as caught:
+                await running.start_endpoint()
             assert not caught.value.retry
             return str(caught.value)
 
@@ -84,16 +88,16 @@ def test_a_bad_file_is_a_problem_in_words_and_we_live(
 def test_nobody_without_the_key_is_served_and_one_that_died_is_started_again() -> None:
     async def main() -> None:
         async with engine() as running:
-            where = await running.endpoint()
+            where = await running.start_endpoint()
             url = f"{where.url}/chat/completions"
-            async with Direct().post(url, headers=(), body=b"{}") as refused:
+            async with DirectTransport().post(url, headers=(), body=b"{}") as refused:
                 assert refused.status == 401
             able = (await anyio.to_thread.run_sync(told, where, "/props"))["chat_template_caps"]
             assert able["supports_tools"] and able["supports_tool_calls"], "by our own template"
             (pid,) = children()
-            assert await running.endpoint() == where
+            assert await running.start_endpoint() == where
             os.kill(pid, signal.SIGKILL)
-            while await running.endpoint() == where:  # until the kernel has told us
+            while await running.start_endpoint() == where:  # until the kernel has told us
                 await anyio.lowlevel.checkpoint()
             asked = {"prompt": "Hello", "n_predict": 2}
             assert (await posted(running, "/completion", asked))[0] == 200
@@ -102,14 +106,14 @@ def test_nobody_without_the_key_is_served_and_one_that_died_is_started_again() -
     anyio.run(main)
 
 
-def told(where: Endpoint, path: str) -> Any:
+def told(where: ModelEndpoint, path: str) -> Any:
     """What a server says of itself."""
     url = where.url.removesuffix("/v1") + path
     with urlopen(UrlRequest(url, headers=dict(where.headers))) as got:
         return json.load(got)
 
 
-def slot(where: Endpoint) -> dict[str, Any]:
+def slot(where: ModelEndpoint) -> dict[str, Any]:
     """What the one slot of a server is doing."""
     return told(where, "/slots")[0]
 
@@ -119,10 +123,10 @@ def test_whoever_stops_listening_stops_the_generation() -> None:
 
     async def main() -> int:
         async with engine() as running:
-            where = await running.endpoint()
+            where = await running.start_endpoint()
             url = where.url.removesuffix("/v1") + "/completion"
             body = json.dumps(asked).encode()
-            async with Direct().post(url, headers=where.headers, body=body) as response:
+            async with DirectTransport().post(url, headers=where.headers, body=body) as response:
                 await anext(response.chunks)
             seen = await anyio.to_thread.run_sync(slot, where)
             while seen["is_processing"]:
@@ -135,10 +139,10 @@ def test_whoever_stops_listening_stops_the_generation() -> None:
 def test_under_the_grammar_it_says_calls_that_tools_take_with_words_of_the_request() -> None:
     async def main() -> tuple[str, Text | Call]:
         async with engine(window=2_048) as running:
-            mind = Mind(running, Direct())
-            guided = Guided(lambda: Nearest(Static(), EXAMPLES), mind)
-            any_tool = await mind.choose(TEXT, [], rules(SCHEMAS, TEXT))
-            return any_tool, await guided.answer(Asked(UNSURE, SCHEMAS, ()))
+            mind = SmolLm(running, DirectTransport())
+            guided = SmolLmModel(lambda: ExampleIndex(StaticEmbedder(), EXAMPLES), mind)
+            any_tool = await mind.choose_call(TEXT, [], build_call_grammar(SCHEMAS, TEXT))
+            return any_tool, await guided.answer(LocalRequest(UNSURE, SCHEMAS, ()))
 
     said, made = anyio.run(main)
     tool, _, args = said.partition(" ")

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from travois.engine.tool_definitions import build_tool_specs
-from travois.local_model.grammar import Ref, Rules, Schema, render, rules
+from travois.local_model.grammar import (
+    GrammarRules,
+    RuleRef,
+    Schema,
+    build_call_grammar,
+    render_gbnf,
+)
 from travois.tools.catalog import TOOLS
 
 TEXT = 'Show me the first 20 lines of "src/a b.py", then grep for 404 in tests/*.py, please.'
@@ -22,10 +28,10 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 
-def derived(made: Rules, random: Random, name: str = "root") -> str:
+def derived(made: GrammarRules, random: Random, name: str = "root") -> str:
     """One text of the grammar."""
     row = random.choice(made[name])
-    parts = (derived(made, random, t.name) if isinstance(t, Ref) else t for t in row)
+    parts = (derived(made, random, t.name) if isinstance(t, RuleRef) else t for t in row)
     return "".join(parts)
 
 
@@ -51,7 +57,7 @@ def listed(schema: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_call_of_a_tool_fits_its_schema_and_copies_from_the_request(name: str) -> None:
-    made = rules({name: SCHEMAS[name]}, TEXT)
+    made = build_call_grammar({name: SCHEMAS[name]}, TEXT)
     valid = Draft202012Validator(SCHEMAS[name])
     for seed in range(40 if made["root"] else 0):
         tool, _, args = derived(made, Random(seed)).partition(" ")
@@ -62,9 +68,9 @@ def test_every_call_of_a_tool_fits_its_schema_and_copies_from_the_request(name: 
 
 
 def test_all_tools_but_those_that_need_what_nobody_said_can_be_called() -> None:
-    made = rules(SCHEMAS, TEXT)
+    made = build_call_grammar(SCHEMAS, TEXT)
     assert {row[0] for row in made["root"]} == {f"{name} " for name in SCHEMAS}
-    silent = {row[0] for row in rules(SCHEMAS, "?!")["root"]}
+    silent = {row[0] for row in build_call_grammar(SCHEMAS, "?!")["root"]}
     assert "GitStatus " in silent
     assert not {"Read ", "Bash ", "Grep ", "Edit "} & silent
 
@@ -113,7 +119,7 @@ def made(members: dict[str, Schema]) -> st.SearchStrategy[Schema]:
 @given(st.recursive(PLAIN, nested, max_leaves=8), st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_whatever_the_schema_what_is_derived_fits_it(schema: Schema, random: Random) -> None:
-    grammar = rules({"T": schema}, TEXT)
+    grammar = build_call_grammar({"T": schema}, TEXT)
     if grammar["root"]:
         _, _, args = derived(grammar, random).partition(" ")
         assert Draft202012Validator(schema).is_valid(json.loads(args)), args
@@ -121,16 +127,16 @@ def test_whatever_the_schema_what_is_derived_fits_it(schema: Schema, random: Ran
 
 def test_a_definition_is_followed_and_one_that_never_ends_is_not() -> None:
     tree = {"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {}}}}
-    assert derived(rules({"T": tree}, TEXT), Random(1)) == "T {}"
+    assert derived(build_call_grammar({"T": tree}, TEXT), Random(1)) == "T {}"
     endless = {
         "$ref": "#/$defs/t",
         "$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}},
     }
-    assert rules({"T": endless}, TEXT) == {"root": ()}
+    assert build_call_grammar({"T": endless}, TEXT) == {"root": ()}
 
 
 def test_stretches_begin_and_end_with_words() -> None:
-    made = rules({"T": {"type": "string"}}, 'open "a.py", "b c".')
+    made = build_call_grammar({"T": {"type": "string"}}, 'open "a.py", "b c".')
     found = {derived(made, Random(seed)) for seed in range(400)}
     texts = {json.loads(text.removeprefix("T ")) for text in found}
     assert texts == {
@@ -140,8 +146,8 @@ def test_stretches_begin_and_end_with_words() -> None:
 
 
 def test_it_is_written_as_llama_cpp_reads_it() -> None:
-    made = rules({"T": {"enum": ['a"b\\', "two\nlines"]}}, "x")
-    assert render(made) == (
+    made = build_call_grammar({"T": {"enum": ['a"b\\', "two\nlines"]}}, "x")
+    assert render_gbnf(made) == (
         'root ::= "T " r1\nr1 ::= "\\"a\\\\\\"b\\\\\\\\\\"" | "\\"two\\\\nlines\\""\n'
     )
-    assert re.fullmatch(r"(?:\w+ ::= .*\n)+", render(rules(SCHEMAS, TEXT)))
+    assert re.fullmatch(r"(?:\w+ ::= .*\n)+", render_gbnf(build_call_grammar(SCHEMAS, TEXT)))

@@ -13,29 +13,37 @@ from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project_view
 from travois.engine.tool_definitions import build_tool_specs
-from travois.local_model.grammar import Rules
-from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, Mind, asked, quoted
-from travois.local_model.router import Example, Nearest
-from travois.providers.catalog import resolve
-from travois.providers.encoder import Encoder
-from travois.providers.replies import Grew, Problem, Reply
+from travois.local_model.grammar import GrammarRules
+from travois.local_model.model import (
+    HELP_TEXT,
+    MAX_QUOTED_LINES,
+    UNCHECKED_NOTE,
+    SmolLm,
+    SmolLmModel,
+    parse_local_request,
+    quote_results,
+)
+from travois.local_model.router import Example, ExampleIndex
+from travois.providers.catalog import resolve_model
+from travois.providers.encoder import RequestEncoder
+from travois.providers.replies import ApiError, Grew, Reply
 from travois.providers.request import Request
-from travois.search.embedder import Static
+from travois.search.embedder import StaticEmbedder
 from travois.tools.catalog import TOOLS
 
-CARD = resolve("local/smollm2", {})
+CARD = resolve_model("local/smollm2", {})
 HEAD = Epoch(CARD, "You are a coding agent.", build_tool_specs(TOOLS))
 NOTE = User((Text("<environment>\nFolder: /w\n</environment>"),), origin="note")
 
 
-class Scripted(Mind):
+class Scripted(SmolLm):
     """Says what it is told to, or fails."""
 
-    def __init__(self, *says: str | Problem) -> None:
+    def __init__(self, *says: str | ApiError) -> None:
         self._says = list(says)
-        self.shown: list[tuple[Sequence[Example], Rules]] = []
+        self.shown: list[tuple[Sequence[Example], GrammarRules]] = []
 
-    async def choose(self, text: str, like: Sequence[Example], rules: Rules) -> str:
+    async def choose(self, text: str, like: Sequence[Example], rules: GrammarRules) -> str:
         self.shown.append((like, rules))
         return self._next()
 
@@ -44,22 +52,22 @@ class Scripted(Mind):
 
     def _next(self) -> str:
         said = self._says.pop(0)
-        if isinstance(said, Problem):
+        if isinstance(said, ApiError):
             raise said
         return said
 
 
 def request(*facts: AnyFact) -> Request:
     entries = [Entry(n, 0.0, fact) for n, fact in enumerate((HEAD, *facts), 1)]
-    return Encoder(lambda blob: b"").build_request(project_view(entries))
+    return RequestEncoder(lambda blob: b"").build_request(project_view(entries))
 
 
 def human(text: str) -> tuple[AnyFact, ...]:
     return NOTE, User((Text(text),))
 
 
-def reply(*facts: AnyFact, mind: Mind | None = None) -> Reply:
-    model = Guided(lambda: Nearest(Static()), mind)
+def reply(*facts: AnyFact, mind: SmolLm | None = None) -> Reply:
+    model = SmolLmModel(lambda: ExampleIndex(StaticEmbedder()), mind)
 
     async def main() -> Reply:
         async with model.stream(request(*facts)) as stream:
@@ -83,8 +91,8 @@ def test_a_simple_request_becomes_a_call_without_any_model() -> None:
 
 def test_what_is_not_one_step_is_answered_with_what_can_be_done() -> None:
     said = reply(*human("refactor the whole billing system into microservices"))
-    assert (said.content, said.stop) == ((Text(HELP),), "end")
-    assert "export ANTHROPIC_API_KEY=" in HELP and "Ollama" in HELP
+    assert (said.content, said.stop) == ((Text(HELP_TEXT),), "end")
+    assert "export ANTHROPIC_API_KEY=" in HELP_TEXT and "Ollama" in HELP_TEXT
 
 
 def test_what_comes_of_a_call_is_quoted_and_never_summarised() -> None:
@@ -105,18 +113,18 @@ def test_what_is_said_after_a_result_comes_before_it() -> None:
 
 def test_a_long_result_is_cut_where_it_says() -> None:
     text = "\n".join(f"line {n}" for n in range(100))
-    *shown, last = quoted((("Read", text),)).splitlines()
-    assert shown == ["Read:", "", *(f"    line {n}" for n in range(LINES))]
-    assert last == f"    (… {100 - LINES} more lines in the result above)"
-    assert quoted((("Bash", "y" * 5_000),)).endswith("(… 1 more lines in the result above)")
+    *shown, last = quote_results((("Read", text),)).splitlines()
+    assert shown == ["Read:", "", *(f"    line {n}" for n in range(MAX_QUOTED_LINES))]
+    assert last == f"    (… {100 - MAX_QUOTED_LINES} more lines in the result above)"
+    assert quote_results((("Bash", "y" * 5_000),)).endswith("(… 1 more lines in the result above)")
 
 
 def test_the_body_of_a_request_tells_what_is_asked() -> None:
-    found = asked(request(*human("  hello there ")).body)
+    found = parse_local_request(request(*human("  hello there ")).body)
     assert (found.text, found.results) == ("hello there", ())
     schemas = {spec.name: json.loads(spec.schema) for spec in HEAD.tools}
     assert found.tools == schemas
-    assert asked(b'{"messages":[]}').text == ""
+    assert parse_local_request(b'{"messages":[]}').text == ""
 
 
 UNSURE = "please read the file readme for me"
@@ -128,8 +136,8 @@ def thought(*says: str) -> tuple[Text | Call, Scripted]:
     mind = Scripted(*says)
 
     async def main() -> Text | Call:
-        guided = Guided(lambda: Nearest(Static(), EXAMPLES), mind)
-        return await guided.answer(asked(request(*human(UNSURE)).body))
+        guided = SmolLmModel(lambda: ExampleIndex(StaticEmbedder(), EXAMPLES), mind)
+        return await guided.answer(parse_local_request(request(*human(UNSURE)).body))
 
     return anyio.run(main), mind
 
@@ -146,23 +154,23 @@ def test_where_rules_are_not_sure_the_small_model_chooses_among_calls_that_are_n
 
 @pytest.mark.parametrize("cut", ['Read {"file_path":"a', "", "Read"])
 def test_a_call_that_was_cut_off_is_none(cut: str) -> None:
-    assert thought(cut)[0] == Text(HELP)
+    assert thought(cut)[0] == Text(HELP_TEXT)
 
 
 def test_a_question_that_is_like_no_call_gets_a_few_words_that_say_whose_they_are() -> None:
     said = reply(*human("what is the capital of France?"), mind=Scripted("Paris."))
-    assert said.content == (Text(f"{UNCHECKED}Paris."),)
+    assert said.content == (Text(f"{UNCHECKED_NOTE}Paris."),)
 
 
 def test_where_the_small_model_fails_the_answer_says_so() -> None:
-    broken = Scripted(Problem("missing", "it cannot be run here"))
+    broken = Scripted(ApiError("missing", "it cannot be run here"))
     said = reply(*human("what is the capital of France?"), mind=broken)
-    assert said.content == (Text(f"{HELP}\n(SmolLM2 failed: it cannot be run here)"),)
+    assert said.content == (Text(f"{HELP_TEXT}\n(SmolLM2 failed: it cannot be run here)"),)
 
 
 def test_leaving_early_leaves_nothing_open() -> None:
     async def main() -> None:
-        model = Guided(lambda: Nearest(Static()), None)
+        model = SmolLmModel(lambda: ExampleIndex(StaticEmbedder()), None)
         async with model.stream(request(*human("git status"))) as stream, aclosing(stream):
             await anext(stream)
 

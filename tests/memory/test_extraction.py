@@ -19,7 +19,7 @@ from travois.engine.agent import Agent, ParentLink
 from travois.memory.extraction import settled, told
 from travois.memory.memory import Consent, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, call, say
 from travois.tools.knowledge import REMEMBER
@@ -84,7 +84,7 @@ def test_the_model_is_told_what_is_known(tmp_path: Path) -> None:
     assert b"- linter-day (project): Run the linter on Tuesdays." in one.model.requests[-1].body
 
 
-@pytest.mark.parametrize("reply", [Problem("overloaded", "busy"), say("")])
+@pytest.mark.parametrize("reply", [ApiError("overloaded", "busy"), say("")])
 def test_without_the_model_rules_keep_the_users_own_words(tmp_path: Path, reply: Any) -> None:
     one, held = remembering(tmp_path, say("ok"), reply)
     ended(one)
@@ -116,7 +116,7 @@ def test_what_the_user_asked_for_is_kept_though_the_model_drafts_something_else(
     ],
 )
 def test_what_the_user_asked_for_is_kept_though_the_turn_fails(tmp_path: Path, prompt: str) -> None:
-    one, held = remembering(tmp_path, Problem("auth", "no key"))
+    one, held = remembering(tmp_path, ApiError("auth", "no key"))
     ended(one, prompt)
     assert [body.strip(".") for body in bodies(held)] == ["Always run the linter before you commit"]
     assert facts(one, Spawned) == []
@@ -126,7 +126,9 @@ def test_what_was_only_said_in_a_turn_that_failed_is_looked_at_after_the_next(
     tmp_path: Path,
 ) -> None:
     told = DRAFT | {"words": "we never commit before the linter ran"}
-    one, held = remembering(tmp_path, Problem("auth", "no key"), say("ok"), say(json.dumps([told])))
+    one, held = remembering(
+        tmp_path, ApiError("auth", "no key"), say("ok"), say(json.dumps([told]))
+    )
     ended(one, "we never commit before the linter ran")
     assert bodies(held) == []
     ended(one, "again, and always in German")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.memory.test_memories import PORT, UV, opened
 from travois.memory.memory import Memory, Put
 from travois.memory.store import FolderMemories
-from travois.search.embedder import Absent, find
-from travois.search.index import Index
+from travois.search.embedder import NoEmbedder, find_embedder
+from travois.search.index import SearchIndex
 
 FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")
 TESTS = Memory("tests", "Run tests with pytest -n 2", "project", "The machine has two cores.")
@@ -24,7 +24,7 @@ def names(memories: FolderMemories, text: str, limit: int = 5) -> list[str]:
 
 @pytest.fixture(params=["index", "words"])
 def memories(request: pytest.FixtureRequest, tmp_path: Path) -> FolderMemories:
-    index = Index(tmp_path / "index.sqlite", None) if request.param == "index" else None
+    index = SearchIndex(tmp_path / "index.sqlite", None) if request.param == "index" else None
     memories = opened(tmp_path, index=index)
     memories.apply([Put(memory) for memory in KNOWN], why="w")
     return memories
@@ -44,10 +44,12 @@ def test_what_changes_is_found_as_it_is(memories: FolderMemories, tmp_path: Path
     assert names(memories, "redis") == ["queue"]
     path = memories.folders()["project"] / "queue.md"
     path.write_text("The queue is in postgres.\n")
-    assert names(opened(tmp_path, index=Index(tmp_path / "index.sqlite", None)), "redis") == []
-    assert names(opened(tmp_path, index=Index(tmp_path / "index.sqlite", None)), "postgres") == [
-        "queue"
-    ]
+    assert (
+        names(opened(tmp_path, index=SearchIndex(tmp_path / "index.sqlite", None)), "redis") == []
+    )
+    assert names(
+        opened(tmp_path, index=SearchIndex(tmp_path / "index.sqlite", None)), "postgres"
+    ) == ["queue"]
     memories.forget("queue")
     assert names(memories, "postgres") == []
 
@@ -61,22 +63,22 @@ def test_an_edit_in_place_shows_in_what_is_found(memories: FolderMemories) -> No
 
 def test_an_index_that_is_gone_or_junk_is_made_again(tmp_path: Path) -> None:
     place = tmp_path / "index.sqlite"
-    memories = opened(tmp_path, index=Index(place, None))
+    memories = opened(tmp_path, index=SearchIndex(place, None))
     memories.apply([Put(memory) for memory in KNOWN], why="w")
     assert names(memories, "port") == ["port"]
     place.unlink()
     assert names(memories, "port") == ["port"]
     place.write_bytes(b"junk" * 5_000)
-    assert names(opened(tmp_path, index=Index(place, None)), "port") == ["port"]
+    assert names(opened(tmp_path, index=SearchIndex(place, None)), "port") == ["port"]
     place.unlink()
     place.mkdir()
-    assert names(opened(tmp_path, index=Index(place, None)), "port") == ["port"]
+    assert names(opened(tmp_path, index=SearchIndex(place, None)), "port") == ["port"]
 
 
 def test_only_what_changed_is_told_to_the_index(tmp_path: Path) -> None:
     told: list[list[str]] = []
 
-    class Watched(Index):
+    class Watched(SearchIndex):
         def update(self, collection, documents, **more):  # type: ignore[no-untyped-def]
             told.append([document.id for document in documents])
             return super().update(collection, documents, **more)
@@ -96,10 +98,10 @@ def test_only_what_changed_is_told_to_the_index(tmp_path: Path) -> None:
 
 
 def test_meaning_is_found_without_a_shared_word(tmp_path: Path) -> None:
-    embedder = find(tmp_path / "stamp")
-    if isinstance(embedder, Absent):
+    embedder = find_embedder(tmp_path / "stamp")
+    if isinstance(embedder, NoEmbedder):
         pytest.skip(embedder.why)
-    memories = opened(tmp_path, index=Index(tmp_path / "index.sqlite", embedder))
+    memories = opened(tmp_path, index=SearchIndex(tmp_path / "index.sqlite", embedder))
     memories.apply([Put(memory) for memory in KNOWN], why="w")
     assert names(memories, "shall we release it at the weekend?") == ["friday"]
     assert names(memories, "write a haiku about the sea") == []

@@ -24,7 +24,7 @@ from travois.memory.memory import Anchor, Memory, Put
 from travois.memory.recall_text import MOST, RECALLED, mark, render, useful
 from travois.memory.store import FolderMemories
 from travois.prompt.briefing import again
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 from travois.testing import Scripted, call, say
 
 DEPLOY = Memory("deploys", "Deploys happen on Tuesdays.", "project", "Deploys happen on Tuesdays.")
@@ -189,7 +189,7 @@ def _line(model: Scripted, number: int) -> str:
     return f"Deploys: {shown}."
 
 
-@pytest.mark.parametrize("reply", [say("no idea"), Problem("overloaded", "busy"), say("")])
+@pytest.mark.parametrize("reply", [say("no idea"), ApiError("overloaded", "busy"), say("")])
 def test_without_its_answer_the_order_of_the_search_counts(tmp_path: Path, reply: Any) -> None:
     _, _, notes = chosen(tmp_path, reply)
     assert notes[0].count("<memory name=") == 5

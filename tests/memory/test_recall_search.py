@@ -12,8 +12,8 @@ from tests.memory.asked import MEMORIES, PROMPTS
 from travois.memory.memory import Memory, Put
 from travois.memory.recall import CANDIDATES, MOST
 from travois.memory.store import FolderMemories, open_memories
-from travois.search.embedder import Absent, find
-from travois.search.index import Index
+from travois.search.embedder import NoEmbedder, find_embedder
+from travois.search.index import SearchIndex
 from travois.sessions.home import Project, TravoisHome
 
 Way = Literal["meaning", "index", "words"]
@@ -28,10 +28,10 @@ class Figures(msgspec.Struct):
 
 
 def opened(folder: Path, way: Way) -> FolderMemories:
-    embedder = find(folder / "stamp.json") if way == "meaning" else None
-    if isinstance(embedder, Absent):
+    embedder = find_embedder(folder / "stamp.json") if way == "meaning" else None
+    if isinstance(embedder, NoEmbedder):
         pytest.skip(embedder.why)
-    index = None if way == "words" else Index(folder / "index.db", embedder)
+    index = None if way == "words" else SearchIndex(folder / "index.db", embedder)
     project = Project("dir-1", str(folder))
     held = open_memories(
         TravoisHome(folder), project, consent={"project": "auto"}, index=index, trusted=True

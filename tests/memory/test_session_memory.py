@@ -28,7 +28,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LazyMemories:
     def find(stamp: Path) -> Hashed:
         return Hashed()
 
-    monkeypatch.setattr(minilm, "find", find)
+    monkeypatch.setattr(minilm, "find_embedder", find)
     project = identify_project(home, str(folder))
     held = LazyMemories(home, project, load_settings(home, project.root, environ={}))
     puts = [Put(Memory(f"m-{n}", f"fact {n} on topic {n}", "project")) for n in range(MANY)]

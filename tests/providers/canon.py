@@ -15,7 +15,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import ModelCard
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.request import Request
 
 HELLO = User((Text("hello"),))
@@ -164,4 +164,4 @@ STORIES = {
 def tell(model: ModelCard, facts: tuple[AnyFact, ...], *, system: str = "Be brief.") -> Request:
     """The request for these facts."""
     story = Story().append(Epoch(model, system, TOOLS), *facts)
-    return Encoder(fetch).build_request(story.view)
+    return RequestEncoder(fetch).build_request(story.view)

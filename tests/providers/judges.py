@@ -7,7 +7,7 @@ import re
 
 from tests.providers.stories import Story, fetch
 from travois.core.models import ModelCard
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.request import Request
 from travois_lab.validate import anthropic_faults
 from travois_lab.validate_chat import Dialect, chat_faults
@@ -39,7 +39,7 @@ class Witness:
     """Sees one session's requests and swears that each is what it must be."""
 
     def __init__(self) -> None:
-        self.encoder = Encoder(fetch)
+        self.encoder = RequestEncoder(fetch)
         self.last: tuple[int, Request] | None = None
         self.sent = 0
 
@@ -48,7 +48,7 @@ class Witness:
         view = story.view
         request = self.encoder.build_request(view)
         assert view.epoch is not None
-        assert request == Encoder(fetch).build_request(view), "warm and cold differ"
+        assert request == RequestEncoder(fetch).build_request(view), "warm and cold differ"
         assert faults(view.epoch.model, request) == []
         self._prefix(story, request)
         self.last, self.sent = (view.moves, request), self.sent + 1

@@ -9,15 +9,15 @@ from inline_snapshot import snapshot
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import ModelCard, Usage
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
 )
-from travois.providers.stream_reader import reader
+from travois.providers.stream_reader import create_reply_reader
 
 OPUS = ModelCard("anthropic", "claude-opus-5-5", "anthropic")
 START = {
@@ -106,14 +106,14 @@ REPLY = Reply(
 
 
 def heard(*chunks: bytes) -> Reply:
-    reading = reader(OPUS)
+    reading = create_reply_reader(OPUS)
     for chunk in chunks:
         reading.feed(chunk)
-    return reading.reply()
+    return reading.finish()
 
 
 def shown(stream: bytes) -> list[StreamDelta]:
-    return reader(OPUS).feed(stream)
+    return create_reply_reader(OPUS).feed(stream)
 
 
 def test_a_reply_with_thoughts_words_and_a_call():
@@ -122,7 +122,7 @@ def test_a_reply_with_thoughts_words_and_a_call():
 
 def test_what_there_is_to_see_of_a_reply():
     assert shown(WHOLE) == [
-        Began("msg_1", "claude-opus-5-5", Usage(12, 48210, 900, 30, 1)),
+        ReplyBegan("msg_1", "claude-opus-5-5", Usage(12, 48210, 900, 30, 1)),
         BlockBegan(0, "thinking"),
         Grew(0, "thinking", "Hm, "),
         Grew(0, "thinking", "ünï."),
@@ -147,7 +147,7 @@ def test_a_stream_in_two_portions_cut_anywhere_gives_the_same_reply():
 def outcome(stream: bytes) -> Reply | str:
     try:
         return heard(stream)
-    except Problem as problem:
+    except ApiError as problem:
         return problem.kind
 
 
@@ -314,16 +314,16 @@ def test_counts_are_cumulative_and_null_means_unchanged():
 
 
 def test_a_server_that_does_not_count_gets_an_estimate():
-    reading = reader(OPUS, size=3030)
+    reading = create_reply_reader(OPUS, size=3030)
     reading.feed(sse(*text(0, "some words"), {"type": "message_delta", "delta": {}}, STOP))
-    assert reading.reply().usage == Usage(input=1000, output=2, estimated=True)
+    assert reading.finish().usage == Usage(input=1000, output=2, estimated=True)
 
 
 def test_an_error_inside_the_stream_is_a_problem_of_its_kind():
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    reading = reader(OPUS)
+    reading = create_reply_reader(OPUS)
     reading.feed(sse(START))
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         reading.feed(sse(error))
     assert (caught.value.kind, caught.value.message) == ("overloaded", "Overloaded")
 
@@ -343,7 +343,7 @@ def test_an_error_inside_the_stream_is_a_problem_of_its_kind():
     ],
 )
 def test_a_stream_that_makes_no_sense_is_garbled(bad: bytes):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(bad)
     assert caught.value.kind == "garbled"
 
@@ -368,13 +368,13 @@ def test_a_reply_that_was_not_streamed_is_heard_all_the_same():
         id="msg_1",
         model="m",
     )
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(raw[:-30])
     assert caught.value.kind == "garbled"
 
 
 def test_an_error_that_was_not_streamed_is_a_problem_of_its_kind():
     body = b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down"}}'
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(body)
     assert (caught.value.kind, caught.value.message) == ("rate", "Slow down")

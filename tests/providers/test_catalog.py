@@ -8,9 +8,17 @@ from bench.catalog import HOST, made
 
 from travois.core.errors import UserError
 from travois.core.models import ModelCard, Price, Usage, compute_cost
-from travois.providers.catalog import Endpoint, catalog, endpoint, is_local, merged, resolve, small
-from travois.providers.discovery import runs_here
-from travois.providers.sigv4 import Credentials
+from travois.providers.catalog import (
+    ModelEndpoint,
+    find_small_model,
+    is_local_url,
+    load_catalog,
+    merge_catalog,
+    resolve_endpoint,
+    resolve_model,
+)
+from travois.providers.discovery import runs_on_this_machine
+from travois.providers.sigv4 import AwsCredentials
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant"}
 OPENAI = {"OPENAI_API_KEY": "sk-oai"}
@@ -51,7 +59,7 @@ NAMES: list[tuple[str, dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("name", "env", "meant"), NAMES)
 def test_a_name_means_one_model(name: str, env: dict[str, str], meant: str) -> None:
-    assert resolve(name, env).name == meant
+    assert resolve_model(name, env).name == meant
 
 
 UNKNOWN = [
@@ -72,13 +80,13 @@ UNKNOWN = [
 @pytest.mark.parametrize(("name", "words"), UNKNOWN)
 def test_a_name_that_means_nothing_is_a_fault_that_helps(name: str, words: str) -> None:
     with pytest.raises(UserError) as caught:
-        resolve(name, {})
+        resolve_model(name, {})
     assert words in str(caught.value)
     assert caught.value.fix
 
 
 def test_a_model_comes_with_what_is_known_of_it() -> None:
-    assert resolve("opus", {}) == ModelCard(
+    assert resolve_model("opus", {}) == ModelCard(
         provider="anthropic",
         id="claude-opus-5-5",
         protocol="anthropic",
@@ -90,9 +98,9 @@ def test_a_model_comes_with_what_is_known_of_it() -> None:
 
 
 def test_an_edition_of_a_known_model_is_as_known() -> None:
-    dated = resolve("claude-haiku-4-5-20251001", {})
-    assert dated == msgspec.structs.replace(resolve("claude-haiku-4-5", {}), id=dated.id)
-    assert resolve("claude-opus-5-9", {}).price == Price()
+    dated = resolve_model("claude-haiku-4-5-20251001", {})
+    assert dated == msgspec.structs.replace(resolve_model("claude-haiku-4-5", {}), id=dated.id)
+    assert resolve_model("claude-opus-5-9", {}).price == Price()
 
 
 SIZES = [
@@ -109,14 +117,14 @@ SIZES = [
 def test_a_window_may_stand_behind_the_name_and_leaves_room_for_the_prompt(
     name: str, window: int, output: int
 ) -> None:
-    model = resolve(name, {})
+    model = resolve_model(name, {})
     assert (model.window, model.output) == (window, output)
 
 
 def test_a_server_of_ones_own_gets_the_plainest_dialect() -> None:
-    assert resolve("openai/x", {}).quirks == ()
-    assert resolve("openai/x", {"OPENAI_BASE_URL": "https://api.openai.com/v1"}).quirks == ()
-    assert resolve("openai/x", OWN).quirks == ("max-tokens", "system-role")
+    assert resolve_model("openai/x", {}).quirks == ()
+    assert resolve_model("openai/x", {"OPENAI_BASE_URL": "https://api.openai.com/v1"}).quirks == ()
+    assert resolve_model("openai/x", OWN).quirks == ("max-tokens", "system-role")
 
 
 ADDRESSES: list[tuple[str, str, str]] = [
@@ -146,9 +154,9 @@ ADDRESSES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("name", "given", "url"), ADDRESSES)
 def test_an_address_is_taken_as_people_paste_it(name: str, given: str, url: str) -> None:
-    model = resolve(name, {})
+    model = resolve_model(name, {})
     variable = f"{model.provider.upper()}_BASE_URL"
-    assert endpoint(model, {**KEY, **OPENAI, variable: given}).url == url
+    assert resolve_endpoint(model, {**KEY, **OPENAI, variable: given}).url == url
 
 
 NO_ADDRESS = [
@@ -169,7 +177,7 @@ NO_ADDRESS = [
 @pytest.mark.parametrize(("given", "fix"), NO_ADDRESS)
 def test_what_is_no_address_is_a_fault_that_names_the_variable(given: str, fix: str) -> None:
     with pytest.raises(UserError) as caught:
-        endpoint(resolve("openai/x", {}), {**OPENAI, "OPENAI_BASE_URL": given})
+        resolve_endpoint(resolve_model("openai/x", {}), {**OPENAI, "OPENAI_BASE_URL": given})
     assert caught.value.what == "OPENAI_BASE_URL is not a valid URL"
     assert caught.value.fix == fix
 
@@ -218,16 +226,16 @@ KEYS: list[tuple[str, dict[str, str], tuple[tuple[str, str], ...], str]] = [
 )
 def test_ollama_is_found_where_its_own_variable_says(host: str, url: str) -> None:
     env = {"OLLAMA_HOST": host}
-    assert endpoint(resolve("ollama/x", env), env).url == url
+    assert resolve_endpoint(resolve_model("ollama/x", env), env).url == url
     env["OLLAMA_BASE_URL"] = "http://other.lan:2"
-    assert endpoint(resolve("ollama/x", env), env).url == "http://other.lan:2"
+    assert resolve_endpoint(resolve_model("ollama/x", env), env).url == "http://other.lan:2"
 
 
 @pytest.mark.parametrize(("name", "env", "headers", "source"), KEYS)
 def test_a_key_is_found_and_sent_in_one_header(
     name: str, env: dict[str, str], headers: tuple[tuple[str, str], ...], source: str
 ) -> None:
-    found = endpoint(resolve(name, env), env)
+    found = resolve_endpoint(resolve_model(name, env), env)
     assert (found.headers, found.key_source) == (headers, source)
 
 
@@ -245,7 +253,7 @@ def test_a_key_is_found_and_sent_in_one_header(
 )
 def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> None:
     with pytest.raises(UserError) as caught:
-        endpoint(resolve("opus", {}), env)
+        resolve_endpoint(resolve_model("opus", {}), env)
     assert (caught.value.what, caught.value.why) == (
         "No API key for anthropic/claude-opus-5-5",
         why,
@@ -255,7 +263,7 @@ def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> Non
 @pytest.mark.parametrize("key", ["sk-ant\nX-Evil: 1", "sk ant", "sk-änt", "“sk-ant”", "sk\0ant"])
 def test_a_key_that_cannot_be_one_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(UserError) as caught:
-        endpoint(resolve("opus", {}), {"ANTHROPIC_API_KEY": key})
+        resolve_endpoint(resolve_model("opus", {}), {"ANTHROPIC_API_KEY": key})
     assert caught.value.what == "ANTHROPIC_API_KEY contains characters that no API key has"
     assert key not in str(caught.value)
 
@@ -277,7 +285,7 @@ def test_a_key_that_cannot_be_one_is_refused_and_not_shown(key: str) -> None:
     ],
 )
 def test_only_this_machine_is_local(url: str, local: bool) -> None:
-    assert is_local(url) is local
+    assert is_local_url(url) is local
 
 
 # --- the user's own -------------------------------------------------------------------------------
@@ -300,8 +308,8 @@ EXTRA = {
 
 
 def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None:
-    among = merged(EXTRA)
-    house = resolve("house-1", {}, among=among)
+    among = merge_catalog(EXTRA)
+    house = resolve_model("house-1", {}, among=among)
     assert house == ModelCard(
         provider="house",
         id="house-1",
@@ -310,13 +318,13 @@ def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None
         output=16_000,
         images=False,
     )
-    assert endpoint(house, {"HOUSE_KEY": "k"}, among=among) == Endpoint(
+    assert resolve_endpoint(house, {"HOUSE_KEY": "k"}, among=among) == ModelEndpoint(
         "https://models.house.test", (("x-api-key", "k"),), "HOUSE_KEY"
     )
-    assert resolve("", KEY, among=among).id == "claude-sonnet-5-5"
-    opus = resolve("opus", {}, among=among)
+    assert resolve_model("", KEY, among=among).id == "claude-sonnet-5-5"
+    opus = resolve_model("opus", {}, among=among)
     assert (opus.price, opus.window) == (Price(input=1), 1_000_000)
-    assert catalog() == merged({})
+    assert load_catalog() == merge_catalog({})
 
 
 @pytest.mark.parametrize(
@@ -341,19 +349,19 @@ def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
     extra: dict[str, dict[str, object]], where: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        merged(extra)
+        merge_catalog(extra)
     assert caught.value.what == where
     assert caught.value.fix
 
 
 def test_a_fault_names_whoever_wrote_the_entry() -> None:
     with pytest.raises(UserError) as caught:
-        merged({"providers": {"x": {"url": 7}}}, where=lambda key: "my.json")
+        merge_catalog({"providers": {"x": {"url": 7}}}, where=lambda key: "my.json")
     assert str(caught.value).startswith("my.json: providers.x.url is not valid: Expected `str`")
 
 
 def test_fields_may_be_spelled_as_in_settings() -> None:
-    among = merged({"providers": {"x": {"protocol": "chat", "url": "u", "keyEnv": ["K"]}}})
+    among = merge_catalog({"providers": {"x": {"protocol": "chat", "url": "u", "keyEnv": ["K"]}}})
     assert among.providers["x"].key_env == ("K",)
 
 
@@ -361,11 +369,11 @@ def test_fields_may_be_spelled_as_in_settings() -> None:
 
 BEDROCK = "bedrock/anthropic.claude-opus-5-5-v1:0"
 VERTEX = "vertex/claude-sonnet-4-5@20250929"
-CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
+CLOUDS: list[tuple[str, dict[str, str], ModelEndpoint]] = [
     (
         BEDROCK,
         {"AWS_BEARER_TOKEN_BEDROCK": "b", "AWS_REGION": "eu-west-1"},
-        Endpoint(
+        ModelEndpoint(
             "https://bedrock-runtime.eu-west-1.amazonaws.com",
             (("authorization", "Bearer b"),),
             "AWS_BEARER_TOKEN_BEDROCK",
@@ -375,18 +383,18 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
     (
         BEDROCK,
         {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"},
-        Endpoint(
+        ModelEndpoint(
             "https://bedrock-runtime.us-east-1.amazonaws.com",
             (),
             "AWS_ACCESS_KEY_ID",
             "bedrock",
-            Credentials("k", "s", "t"),
+            AwsCredentials("k", "s", "t"),
         ),
     ),
     (
         VERTEX,
         {"CLOUDSDK_AUTH_ACCESS_TOKEN": "t", "GOOGLE_CLOUD_PROJECT": "p-1"},
-        Endpoint(
+        ModelEndpoint(
             "https://aiplatform.googleapis.com/v1/projects/p-1/locations/global",
             (("authorization", "Bearer t"),),
             "CLOUDSDK_AUTH_ACCESS_TOKEN",
@@ -400,7 +408,7 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
             "ANTHROPIC_VERTEX_PROJECT_ID": "p",
             "CLOUD_ML_REGION": "us-east5",
         },
-        Endpoint(
+        ModelEndpoint(
             "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
             (("authorization", "Bearer t"),),
             "VERTEX_ACCESS_TOKEN",
@@ -410,7 +418,7 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
     (
         "azure/gpt-6.1-sol",
         {"AZURE_OPENAI_API_KEY": "k", "AZURE_OPENAI_RESOURCE": "mine"},
-        Endpoint(
+        ModelEndpoint(
             "https://mine.openai.azure.com/openai/v1",
             (("authorization", "Bearer k"),),
             "AZURE_OPENAI_API_KEY",
@@ -419,7 +427,7 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
     (
         "foundry/claude-opus-5-5",
         {"ANTHROPIC_FOUNDRY_API_KEY": "k", "ANTHROPIC_FOUNDRY_RESOURCE": "mine"},
-        Endpoint(
+        ModelEndpoint(
             "https://mine.services.ai.azure.com/anthropic",
             (("x-api-key", "k"),),
             "ANTHROPIC_FOUNDRY_API_KEY",
@@ -428,7 +436,7 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
     (
         "gemini-2.5-pro",
         {"GEMINI_API_KEY": "k"},
-        Endpoint(
+        ModelEndpoint(
             "https://generativelanguage.googleapis.com",
             (("x-goog-api-key", "k"),),
             "GEMINI_API_KEY",
@@ -439,15 +447,15 @@ CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
 
 @pytest.mark.parametrize(("name", "env", "there"), CLOUDS)
 def test_every_cloud_has_its_own_address_and_proof(
-    name: str, env: dict[str, str], there: Endpoint
+    name: str, env: dict[str, str], there: ModelEndpoint
 ) -> None:
-    assert endpoint(resolve(name, env), env) == there
+    assert resolve_endpoint(resolve_model(name, env), env) == there
 
 
 def test_a_model_of_anthropic_costs_the_same_wherever_it_is_served() -> None:
-    opus, sonnet = resolve(BEDROCK, {}), resolve(VERTEX, {})
-    assert (opus.price, opus.window) == (resolve("opus", {}).price, 1_000_000)
-    assert (sonnet.price, sonnet.window) == (resolve("claude-sonnet-4-5", {}).price, 200_000)
+    opus, sonnet = resolve_model(BEDROCK, {}), resolve_model(VERTEX, {})
+    assert (opus.price, opus.window) == (resolve_model("opus", {}).price, 1_000_000)
+    assert (sonnet.price, sonnet.window) == (resolve_model("claude-sonnet-4-5", {}).price, 200_000)
 
 
 @pytest.mark.parametrize(
@@ -464,17 +472,17 @@ def test_a_model_of_anthropic_costs_the_same_wherever_it_is_served() -> None:
 )
 def test_what_a_cloud_lacks_is_named(name: str, env: dict[str, str], what: str) -> None:
     with pytest.raises(UserError) as caught:
-        endpoint(resolve(name, env), env)
+        resolve_endpoint(resolve_model(name, env), env)
     assert caught.value.what == what
 
 
 def test_a_provider_that_is_no_longer_described_is_a_fault() -> None:
     with pytest.raises(UserError, match="No provider for gone/x"):
-        endpoint(ModelCard("gone", "x", "chat"), {})
+        resolve_endpoint(ModelCard("gone", "x", "chat"), {})
 
 
 def test_a_session_of_an_older_protocol_still_finds_its_server() -> None:
-    assert endpoint(ModelCard("ollama", "x", "chat"), {}).url == "http://localhost:11434/v1"
+    assert resolve_endpoint(ModelCard("ollama", "x", "chat"), {}).url == "http://localhost:11434/v1"
 
 
 @pytest.mark.parametrize(
@@ -490,35 +498,35 @@ def test_a_session_of_an_older_protocol_still_finds_its_server() -> None:
     ],
 )
 def test_small_questions_have_a_smaller_model(name: str, smaller: str) -> None:
-    assert small(resolve(name, {})) == smaller
+    assert find_small_model(resolve_model(name, {})) == smaller
 
 
 def test_openai_is_spoken_to_in_responses_and_its_imitators_in_chat() -> None:
-    assert resolve("gpt-6.1-sol", {}).protocol == "responses"
-    assert resolve("gpt-6.1-sol", OWN).protocol == "chat"
+    assert resolve_model("gpt-6.1-sol", {}).protocol == "responses"
+    assert resolve_model("gpt-6.1-sol", OWN).protocol == "chat"
 
 
 # --- what ships -----------------------------------------------------------------------------------
 
 
 def test_every_model_of_the_catalogue_has_a_provider_a_window_and_a_price() -> None:
-    for name, known in catalog().models.items():
+    for name, known in load_catalog().models.items():
         provider, _, id = name.partition("/")
-        assert resolve(name if "/" in id else id, {}).name == name
-        assert provider in catalog().providers
+        assert resolve_model(name if "/" in id else id, {}).name == name
+        assert provider in load_catalog().providers
         assert 0 < known.output < known.window
         free = provider == "local" and known.price == Price()
         assert free or 0 < known.price.read < known.price.input < known.price.output
 
 
 def test_defaults_and_aliases_are_in_the_catalogue() -> None:
-    for provider, served in catalog().providers.items():
+    for provider, served in load_catalog().providers.items():
         for id in (*served.aliases.values(), *((served.default,) if served.default else ())):
-            assert f"{provider}/{id}" in catalog().models
+            assert f"{provider}/{id}" in load_catalog().models
 
 
 def test_a_long_prompt_costs_haiku_what_its_list_says() -> None:
-    price = resolve("haiku", {}).price
+    price = resolve_model("haiku", {}).price
     short = Usage(input=50_000, read=30_000, write=10_000, write_1h=10_000, output=1_000)
     assert compute_cost(short, price) == pytest.approx(
         (50_000 * 0.10 + 30_000 * 0.01 + 10_000 * 0.125 + 10_000 * 0.20 + 1_000 * 0.50) / 1e6
@@ -548,4 +556,4 @@ def test_a_long_prompt_costs_haiku_what_its_list_says() -> None:
 def test_what_runs_here_and_what_is_hosted_also_behind_a_proxy(
     name: str, env: dict[str, str], here: bool
 ) -> None:
-    assert runs_here(resolve(name, env), env) is here
+    assert runs_on_this_machine(resolve_model(name, env), env) is here

@@ -7,9 +7,9 @@ import pytest
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import ModelCard, ModelQuirk, Usage
-from travois.providers.openai_chat import made_id
-from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply
-from travois.providers.stream_reader import reader
+from travois.providers.openai_chat import make_call_id
+from travois.providers.replies import ApiError, BlockBegan, BlockEnded, Grew, Reply, ReplyBegan
+from travois.providers.stream_reader import create_reply_reader
 
 DONE = b"data: [DONE]\n\n"
 
@@ -50,10 +50,10 @@ def sse(*chunks: dict[str, Any]) -> bytes:
 
 
 def heard(*parts: bytes, using: ModelCard | None = None) -> Reply:
-    reading = reader(using or model())
+    reading = create_reply_reader(using or model())
     for part in parts:
         reading.feed(part)
-    return reading.reply()
+    return reading.finish()
 
 
 def calls(*chunks: dict[str, Any]) -> tuple[Any, ...]:
@@ -103,8 +103,8 @@ def test_a_reply_with_thoughts_words_and_calls():
 
 
 def test_what_there_is_to_see_of_a_reply():
-    assert reader(model()).feed(WHOLE) == [
-        Began("c-1", "gpt-x"),
+    assert create_reply_reader(model()).feed(WHOLE) == [
+        ReplyBegan("c-1", "gpt-x"),
         BlockBegan(0, "thinking"),
         Grew(0, "thinking", "Hm, "),
         Grew(0, "thinking", "ünï."),
@@ -131,7 +131,7 @@ def test_a_stream_in_two_portions_cut_anywhere_gives_the_same_reply():
 def outcome(stream: bytes) -> tuple[Any, ...] | str:
     try:
         return heard(stream).content
-    except Problem as problem:
+    except ApiError as problem:
         return problem.kind
 
 
@@ -187,7 +187,7 @@ def test_a_refusal_is_said_and_told():
 
 def test_the_end_mark_may_be_missing_after_a_finish_reason_but_not_before():
     assert heard(sse(chunk({"content": "Hi."}), finish("stop"))).content == (Text("Hi."),)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(sse(chunk({"content": "Hi."})))
     assert caught.value.kind == "garbled"
 
@@ -237,8 +237,8 @@ def test_parallel_calls_without_ids_that_all_have_index_0_are_told_apart_when_wh
         tool(0, name="Read", arguments='{"n":1}'),
         tool(0, name="Read", arguments='{"n":2}'),
     ) == (
-        Call(made_id("c-1", 0), "Read", '{"n":1}'),
-        Call(made_id("c-1", 1), "Read", '{"n":2}'),
+        Call(make_call_id("c-1", 0), "Read", '{"n":1}'),
+        Call(make_call_id("c-1", 1), "Read", '{"n":2}'),
     )
 
 
@@ -267,7 +267,10 @@ def test_calls_without_index_go_by_id_and_those_without_id_by_order():
         tool(None, name="Read", arguments='{"n"'),
         tool(None, arguments=":1}"),
         tool(None, name="Bash", arguments="{}"),
-    ) == (Call(made_id("c-1", 0), "Read", '{"n":1}'), Call(made_id("c-1", 1), "Bash", "{}"))
+    ) == (
+        Call(make_call_id("c-1", 0), "Read", '{"n":1}'),
+        Call(make_call_id("c-1", 1), "Bash", "{}"),
+    )
 
 
 def test_interleaved_calls_go_by_index():
@@ -281,7 +284,7 @@ def test_interleaved_calls_go_by_index():
 
 def test_an_old_function_call_is_a_call():
     delta = {"function_call": {"name": "Read", "arguments": "{}"}}
-    assert calls(chunk(delta)) == (Call(made_id("c-1", 0), "Read", "{}"),)
+    assert calls(chunk(delta)) == (Call(make_call_id("c-1", 0), "Read", "{}"),)
 
 
 def test_the_signature_of_a_call_is_kept():
@@ -404,9 +407,9 @@ def test_counts_come_in_many_places_and_the_last_one_holds():
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
 def test_a_server_that_does_not_count_gets_an_estimate(usage: dict[str, int] | None):
-    reading = reader(model(), size=3030)
+    reading = create_reply_reader(model(), size=3030)
     reading.feed(sse(chunk({"content": "some words"}), finish("stop", usage=usage)))
-    assert reading.reply().usage == Usage(input=1000, output=2, estimated=True)
+    assert reading.finish().usage == Usage(input=1000, output=2, estimated=True)
 
 
 @pytest.mark.parametrize(
@@ -418,16 +421,16 @@ def test_a_server_that_does_not_count_gets_an_estimate(usage: dict[str, int] | N
     ],
 )
 def test_an_error_inside_the_stream_is_a_problem_of_its_kind(error: dict[str, Any]):
-    reading = reader(model())
+    reading = create_reply_reader(model())
     reading.feed(sse(chunk({"content": "Hi"})))
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         reading.feed(sse(error))
     assert (caught.value.kind, caught.value.status) == ("server", 502)
     assert caught.value.message == "Upstream is gone"
 
 
 def test_a_named_error_event_is_a_problem_too():
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(b'event: error\ndata: {"message":"maximum context length is 10 tokens"}\n\n')
     assert (caught.value.kind, caught.value.limit) == ("overflow", 10)
 
@@ -437,7 +440,7 @@ def test_a_named_error_event_is_a_problem_too():
     [b"data: {nonsense\n\n", b"data: [1]\n\n", b'data: {"a":"\xff"}\n\n', b"{}", b"<html>", b""],
 )
 def test_a_stream_that_makes_no_sense_is_garbled(bad: bytes):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         heard(bad)
     assert caught.value.kind == "garbled"
 
@@ -478,7 +481,7 @@ def test_calls_written_as_text_are_found_only_where_the_model_is_known_for_it(
 ):
     stream = sse(chunk({"content": text}), finish("stop"))
     said = (Text(words),) if words else ()
-    made = tuple(Call(made_id("c-1", n), "Read", '{"a":1}') for n in range(count))
+    made = tuple(Call(make_call_id("c-1", n), "Read", '{"a":1}') for n in range(count))
     found = heard(stream, using=model("text-calls"))
     assert (found.content, found.stop) == ((*said, *made), "calls")
     assert heard(stream).content == (Text(text),)

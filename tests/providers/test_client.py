@@ -15,11 +15,11 @@ from tests.providers.raw import Peer, Server, answer, chunks, serve
 from travois import __version__
 from travois.core.content import Text
 from travois.core.models import ApiProtocol, ModelCard, Usage
-from travois.providers.catalog import Endpoint
-from travois.providers.client import ERROR_BODY, HttpModel
-from travois.providers.http.client import Direct, Timeouts, Transport
-from travois.providers.http.proxy import Proxied
-from travois.providers.replies import Began, Problem, Reply, StreamDelta
+from travois.providers.catalog import ModelEndpoint
+from travois.providers.client import MAX_ERROR_BYTES, HttpModel
+from travois.providers.http.client import DirectTransport, Timeouts, Transport
+from travois.providers.http.proxy import ProxyTransport
+from travois.providers.replies import ApiError, Reply, ReplyBegan, StreamDelta
 from travois.providers.request import Request
 
 Make = Callable[[Timeouts], Transport]
@@ -35,7 +35,7 @@ REQUEST = Request(
 )
 
 
-@pytest.fixture(params=[Direct, Proxied], ids=["direct", "proxied"])
+@pytest.fixture(params=[DirectTransport, ProxyTransport], ids=["direct", "proxied"])
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct):
 
     deltas: list[StreamDelta]
     reply: Reply | None = None
-    problem: Problem | None = None
+    problem: ApiError | None = None
 
     @property
     def told(self) -> tuple[str, str, int, bool, str]:
@@ -102,7 +102,7 @@ async def hear(model: HttpModel) -> Outcome:
                     outcome.reply = said
                 else:
                     outcome.deltas.append(said)
-    except Problem as problem:
+    except ApiError as problem:
         outcome.problem = problem
     return outcome
 
@@ -115,7 +115,7 @@ def model(
     silence: float = 60.0,
 ) -> HttpModel:
     card = ModelCard(provider="p", id="m", protocol=protocol)
-    where = Endpoint(server.url, (("x-api-key", "k"),), "KEY")
+    where = ModelEndpoint(server.url, (("x-api-key", "k"),), "KEY")
     return HttpModel(card, where, transport, silence=silence)
 
 
@@ -153,7 +153,7 @@ def saying(*parts: bytes, then: Callable[[Peer], None] | None = None) -> Talk:
 def test_a_stream_becomes_deltas_and_then_one_reply(make: Make) -> None:
     outcome = ask(make, saying(HEAD, *map(chunks, WHOLE), b"0\r\n\r\n"))
     assert outcome.reply == REPLY
-    assert outcome.deltas[0] == Began("msg_1", "m-1", Usage(input=7, output=1))
+    assert outcome.deltas[0] == ReplyBegan("msg_1", "m-1", Usage(input=7, output=1))
     assert outcome.problem is None
 
 
@@ -351,7 +351,7 @@ def test_an_error_without_end_is_read_only_so_far(make: Make) -> None:
         peer.request()
         peer.say(ENDLESS)
         while True:
-            peer.say(b"x" * (ERROR_BODY // 4))
+            peer.say(b"x" * (MAX_ERROR_BYTES // 4))
 
     kind, message, status, _, request = ask(make, talk).told
     assert (kind, len(message), status, request) == ("server", 600, 500, "req_5")

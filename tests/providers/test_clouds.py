@@ -12,11 +12,16 @@ import pytest
 from tests.providers import canon
 from travois.core.content import Text
 from travois.core.models import ModelCard, Usage
-from travois.providers.clouds import dressed
-from travois.providers.replies import Problem
+from travois.providers.clouds import adapt_request_for_cloud
+from travois.providers.replies import ApiError
 from travois.providers.request import Request
-from travois.providers.sigv4 import Credentials, Scope, credentials, signed
-from travois.providers.stream_reader import reader
+from travois.providers.sigv4 import (
+    AwsCredentials,
+    SigningScope,
+    read_aws_credentials,
+    sign_aws_request,
+)
+from travois.providers.stream_reader import create_reply_reader
 
 CLAUDE = ModelCard("bedrock", "anthropic.claude-opus-5-5-v1:0", "anthropic", output=8000)
 BETA = ModelCard(
@@ -25,8 +30,8 @@ BETA = ModelCard(
 
 # --- signatures: the vectors that Amazon published ------------------------------------------------
 
-EXAMPLE = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
-SCOPE = Scope("us-east-1", "service")
+EXAMPLE = AwsCredentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+SCOPE = SigningScope("us-east-1", "service")
 THEN = 1440938160.0
 FORM = (("content-type", "application/x-www-form-urlencoded"),)
 VECTORS = [
@@ -54,7 +59,9 @@ def test_requests_are_signed_as_published(
     method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes, signature: str
 ) -> None:
     url = f"https://example.amazonaws.com{path}"
-    made = signed(url, headers, body=body, by=EXAMPLE, scope=SCOPE, now=THEN, method=method)
+    made = sign_aws_request(
+        url, headers, body=body, by=EXAMPLE, scope=SCOPE, now=THEN, method=method
+    )
     names = "content-type;host;x-amz-date" if headers else "host;x-amz-date"
     assert made == (
         *headers,
@@ -68,20 +75,22 @@ def test_requests_are_signed_as_published(
 
 
 def test_a_session_token_is_signed_with_the_rest() -> None:
-    by = Credentials("k", "s", "t")
-    made = dict(signed("https://h.test/", (), body=b"", by=by, scope=SCOPE, now=THEN))
+    by = AwsCredentials("k", "s", "t")
+    made = dict(sign_aws_request("https://h.test/", (), body=b"", by=by, scope=SCOPE, now=THEN))
     assert made["x-amz-security-token"] == "t"
     assert "SignedHeaders=host;x-amz-date;x-amz-security-token," in made["authorization"]
 
 
 def test_credentials_are_those_of_the_environment() -> None:
     named = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": " s\n"}
-    assert credentials(named) == Credentials("k", "s")
-    assert credentials({**named, "AWS_SESSION_TOKEN": "t"}) == Credentials("k", "s", "t")
-    assert credentials({**named, "AWS_REGION": "eu-west-1"}) == Credentials(
+    assert read_aws_credentials(named) == AwsCredentials("k", "s")
+    assert read_aws_credentials({**named, "AWS_SESSION_TOKEN": "t"}) == AwsCredentials(
+        "k", "s", "t"
+    )
+    assert read_aws_credentials({**named, "AWS_REGION": "eu-west-1"}) == AwsCredentials(
         "k", "s", "", "eu-west-1"
     )
-    assert credentials({"AWS_ACCESS_KEY_ID": "k"}) is None
+    assert read_aws_credentials({"AWS_ACCESS_KEY_ID": "k"}) is None
 
 
 # --- envelopes ------------------------------------------------------------------------------------
@@ -94,7 +103,7 @@ def told(request: Request) -> dict[str, object]:
 
 def test_bedrock_has_the_model_in_the_path_and_betas_in_the_body() -> None:
     plain = canon.tell(CLAUDE, (canon.HELLO,))
-    request = dressed(plain, CLAUDE, "bedrock")
+    request = adapt_request_for_cloud(plain, CLAUDE, "bedrock")
     assert request.path == ("/model/anthropic.claude-opus-5-5-v1%3A0/invoke-with-response-stream")
     assert request.headers == (("content-type", "application/json"), ("accept", "*/*"))
     assert request.body.startswith(b'{"anthropic_version":"bedrock-2023-05-31","max_tokens":8000,')
@@ -102,12 +111,12 @@ def test_bedrock_has_the_model_in_the_path_and_betas_in_the_body() -> None:
         plain.body.partition(b'"max_tokens"')[2]
         == request.body.partition(b'"max_tokens"')[2][:-1] + b',"stream":true}'
     )
-    betas = dressed(canon.tell(BETA, (canon.HELLO,)), BETA, "bedrock")
+    betas = adapt_request_for_cloud(canon.tell(BETA, (canon.HELLO,)), BETA, "bedrock")
     assert told(betas)["anthropic_beta"] == ["b-1", "b-2"]
 
 
 def test_vertex_has_the_model_in_the_path_and_betas_in_a_header() -> None:
-    request = dressed(canon.tell(BETA, (canon.HELLO,)), BETA, "vertex")
+    request = adapt_request_for_cloud(canon.tell(BETA, (canon.HELLO,)), BETA, "vertex")
     assert request.path == (
         "/publishers/anthropic/models/claude-opus-5-5@20261001:streamRawPredict"
     )
@@ -159,10 +168,10 @@ STREAM = b"".join(
 
 @pytest.mark.parametrize("step", [1, 5, 10_000])
 def test_an_event_stream_is_heard_however_it_is_cut(step: int) -> None:
-    reading = reader(CLAUDE, surface="bedrock")
+    reading = create_reply_reader(CLAUDE, surface="bedrock")
     for at in range(0, len(STREAM), step):
         reading.feed(STREAM[at : at + step])
-    reply = reading.reply()
+    reply = reading.finish()
     assert reply.content == (Text("Grüße"),)
     assert (reply.stop, reply.usage) == ("end", Usage(input=7, output=3))
 
@@ -195,7 +204,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("body", "kind", "retry"), BROKEN)
 def test_an_event_stream_that_breaks_is_a_problem(body: bytes, kind: str, retry: bool) -> None:
-    reading = reader(CLAUDE, surface="bedrock")
-    with pytest.raises(Problem) as caught:
-        _ = (reading.feed(body), reading.reply())
+    reading = create_reply_reader(CLAUDE, surface="bedrock")
+    with pytest.raises(ApiError) as caught:
+        _ = (reading.feed(body), reading.finish())
     assert (caught.value.kind, caught.value.retry) == (kind, retry)

@@ -18,9 +18,14 @@ from travois.core.models import (
     compute_cost,
 )
 from travois.core.view import View, project_view
-from travois.providers.anthropic_extras import beta_of, left_out, summing, warming
-from travois.providers.anthropic_reply import AnthropicReply
-from travois.providers.encoder import Encoder
+from travois.providers.anthropic_extras import (
+    beta_of_field,
+    count_cleared_results,
+    to_cache_warming_request,
+    to_summary_request,
+)
+from travois.providers.anthropic_reply import AnthropicReplyParser
+from travois.providers.encoder import RequestEncoder
 from travois.providers.request import Request
 
 OPUS = ModelCard(
@@ -39,7 +44,7 @@ def told(*more: AnyFact, names: str = "RRTRRR", model: ModelCard = OPUS) -> View
 
 
 def request(view: View) -> Request:
-    return Encoder(lambda name: b"").build_request(view)
+    return RequestEncoder(lambda name: b"").build_request(view)
 
 
 def edits(view: View) -> object:
@@ -60,7 +65,7 @@ def test_the_set_is_told_by_what_is_kept_and_by_what_is_spared() -> None:
             {**clear, "exclude_tools": ["TodoWrite"]},
         ]
     }
-    assert left_out(view) == 3
+    assert count_cleared_results(view) == 3
 
 
 def test_inputs_are_cleared_by_the_names_of_tools_and_only_of_calls_that_are_cleared() -> None:
@@ -91,10 +96,10 @@ def test_the_pieces_are_the_same_and_the_digest_is_not() -> None:
 
 def test_after_a_compaction_only_what_is_left_is_counted() -> None:
     view = told(Cleared(("c0", "c1"), "", "server"), Compacted(2, 4, (Text("s"),), "notes"))
-    assert left_out(view) == 1
+    assert count_cleared_results(view) == 1
     assert str(edits(view)).count("'value': 4") == 2
     gone = told(Cleared(("c0", "c1"), "", "server"), Compacted(2, 8, (Text("s"),), "notes"))
-    assert (edits(gone), left_out(gone)) == (None, 0)
+    assert (edits(gone), count_cleared_results(gone)) == (None, 0)
 
 
 @pytest.mark.parametrize("model", [replace(OPUS, betas=()), replace(OPUS, protocol="chat")])
@@ -104,7 +109,7 @@ def test_a_model_that_cannot_is_not_asked(model: ModelCard) -> None:
 
 def test_a_request_that_only_warms_asks_for_no_token_and_no_stream() -> None:
     plain = request(told(model=replace(OPUS, params='"thinking":{"type":"adaptive"}')))
-    warm = json.loads(warming(plain).body)
+    warm = json.loads(to_cache_warming_request(plain).body)
     assert (warm.pop("max_tokens"), warm.pop("thinking")) == (0, {"type": "adaptive"})
     asked = json.loads(plain.body)
     assert warm == {k: v for k, v in asked.items() if k in ("model", "system", "messages")}
@@ -112,25 +117,25 @@ def test_a_request_that_only_warms_asks_for_no_token_and_no_stream() -> None:
 
 def test_a_request_for_a_summary_is_the_same_but_for_that() -> None:
     plain = request(told())
-    asked = summing(plain)
+    asked = to_summary_request(plain)
     assert json.loads(asked.body) == json.loads(plain.body) | {"compaction": {"type": "summarize"}}
     assert betas(asked) == f"x-1,{COMPACTION_BETA}"
 
 
 def test_what_was_refused_is_known_by_its_field() -> None:
     assert (
-        beta_of("context_management.edits.1")
-        == beta_of("clear_tool_uses_20250919")
+        beta_of_field("context_management.edits.1")
+        == beta_of_field("clear_tool_uses_20250919")
         == CONTEXT_EDITING_BETA
     )
-    assert (beta_of("compaction"), beta_of("b-7")) == (COMPACTION_BETA, "b-7")
+    assert (beta_of_field("compaction"), beta_of_field("b-7")) == (COMPACTION_BETA, "b-7")
 
 
 def counted(**usage: object) -> Usage:
-    reading = AnthropicReply()
+    reading = AnthropicReplyParser()
     body = {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": usage}
-    reading.whole(json.dumps(body).encode())
-    return reading.reply().usage
+    reading.parse_body(json.dumps(body).encode())
+    return reading.build_reply().usage
 
 
 def test_of_several_steps_the_last_reply_is_the_window_and_all_are_billed() -> None:

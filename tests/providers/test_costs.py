@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from travois.core.models import compute_cost
-from travois.providers.catalog import resolve
-from travois.providers.stream_reader import reader
+from travois.providers.catalog import resolve_model
+from travois.providers.stream_reader import create_reply_reader
 
 
 def anthropic(**usage: Any) -> dict[str, Any]:
@@ -119,14 +119,14 @@ BILLS = [
 def test_a_reply_costs_what_the_price_list_says(
     name: str, body: dict[str, Any], dollars: float
 ) -> None:
-    model = resolve(name, {})
-    reading = reader(model)
+    model = resolve_model(name, {})
+    reading = create_reply_reader(model)
     reading.feed(json.dumps(body).encode())
-    reply = reading.reply()
+    reply = reading.finish()
     assert not reply.usage.estimated
     assert compute_cost(reply.usage, model.price) == pytest.approx(dollars)
 
 
 def test_a_model_of_anthropics_at_amazon_costs_what_it_costs_there() -> None:
-    model = resolve("bedrock/anthropic.claude-opus-5-5-v1:0", {})
-    assert model.price == resolve("opus", {}).price
+    model = resolve_model("bedrock/anthropic.claude-opus-5-5-v1:0", {})
+    assert model.price == resolve_model("opus", {}).price

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from travois.core.models import ModelCard
-from travois.providers.catalog import resolve
-from travois.providers.discovery import fitted, found
+from travois.providers.catalog import resolve_model
+from travois.providers.discovery import discover_local_model, with_server_window
 
 NAMES = ("OLLAMA", "LLAMACPP", "LMSTUDIO", "VLLM")
 NOWHERE = {f"{name}_BASE_URL": "http://127.0.0.1:9" for name in NAMES}
@@ -79,7 +79,7 @@ def serving(pages: Pages) -> Generator[str]:
 
 
 def look(env: dict[str, str]) -> ModelCard | None:
-    return anyio.run(found, {**NOWHERE, **env})
+    return anyio.run(discover_local_model, {**NOWHERE, **env})
 
 
 FOUND = [
@@ -93,7 +93,7 @@ FOUND = [
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no reason to find nothing."""
-    monkeypatch.setattr("travois.providers.discovery.QUICK", 10.0)
+    monkeypatch.setattr("travois.providers.discovery.DISCOVERY_TIMEOUT", 10.0)
 
 
 @pytest.mark.parametrize(("name", "pages", "model", "window", "protocol"), FOUND)
@@ -129,7 +129,7 @@ def test_a_server_that_says_nothing_does_not_hold_up_the_start(
 ) -> None:
     import socket
 
-    monkeypatch.setattr("travois.providers.discovery.QUICK", 0.15)
+    monkeypatch.setattr("travois.providers.discovery.DISCOVERY_TIMEOUT", 0.15)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert look({f"{name}_BASE_URL": url for name in NAMES}) is None
@@ -147,7 +147,7 @@ def test_the_first_server_of_several_is_taken() -> None:
 
 
 def fit(name: str, env: dict[str, str]) -> int:
-    return anyio.run(fitted, resolve(name, env), env).window
+    return anyio.run(with_server_window, resolve_model(name, env), env).window
 
 
 def test_the_window_of_a_model_that_was_named_is_asked_for() -> None:

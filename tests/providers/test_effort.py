@@ -11,9 +11,9 @@ from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
 from travois.core.models import ApiProtocol, Effort, ModelCard
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
-from travois.providers.errors import problem
-from travois.providers.options import LEVELS, refused, worth
+from travois.providers.encoder import RequestEncoder
+from travois.providers.errors import parse_error_response
+from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens, is_effort_field
 
 TOLD: dict[ApiProtocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "anthropic": (("output_config", "effort"), ("low", "medium", "high", "xhigh", "max")),
@@ -31,14 +31,14 @@ def body(protocol: ApiProtocol, effort: Effort) -> Any:
     """What is sent to a model that was asked for this effort."""
     epoch = Epoch(ModelCard("lab", "any", protocol, effort=effort), "Be brief.")
     view = project_view([Entry(1, 0.0, epoch), Entry(2, 0.0, User((Text("hi"),)))])
-    return msgspec.json.decode(Encoder(lambda name: b"").build_request(view).body)
+    return msgspec.json.decode(RequestEncoder(lambda name: b"").build_request(view).body)
 
 
 @pytest.mark.parametrize("protocol", TOLD)
 def test_each_protocol_hears_the_effort_where_it_looks_for_it(protocol: ApiProtocol) -> None:
     path, words = TOLD[protocol]
     found: list[str] = []
-    for level in LEVELS:
+    for level in EFFORT_LEVELS:
         told: Any = body(protocol, level)
         for name in path:
             told = told[name]
@@ -55,7 +55,7 @@ def test_nothing_is_said_where_nothing_was_chosen(protocol: ApiProtocol) -> None
 
 def test_all_protocols_and_levels_are_known() -> None:
     assert set(TOLD) == set(get_args(ApiProtocol))
-    assert ("", *LEVELS) == get_args(Effort)
+    assert ("", *EFFORT_LEVELS) == get_args(Effort)
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,20 @@ def test_all_protocols_and_levels_are_known() -> None:
 )
 def test_a_server_that_refuses_the_effort_is_understood(message: str) -> None:
     told = msgspec.json.encode({"error": {"type": "invalid_request_error", "message": message}})
-    found = problem(400, {}, body=told, protocol="chat", now=0.0)
-    assert (found.kind, refused(found.field)) == ("field", True)
+    found = parse_error_response(400, {}, body=told, protocol="chat", now=0.0)
+    assert (found.kind, is_effort_field(found.field)) == ("field", True)
 
 
 @pytest.mark.parametrize(
     "field", ["", "stream_options", "tools.0.reason", "max_tokens", "thinking"]
 )
 def test_other_fields_are_not_taken_for_it(field: str) -> None:
-    assert not refused(field)
+    assert not is_effort_field(field)
 
 
 @pytest.mark.parametrize(
     ("tokens", "effort"), [(0, "low"), (7_999, "low"), (10_000, "medium"), (31_999, "high")]
 )
 def test_a_budget_of_tokens_is_worth_an_effort(tokens: int, effort: str) -> None:
-    assert worth(tokens) == effort
-    assert worth(32_000) == "max"
+    assert effort_for_thinking_tokens(tokens) == effort
+    assert effort_for_thinking_tokens(32_000) == "max"

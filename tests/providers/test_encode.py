@@ -17,7 +17,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import ModelCard
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.request import PrefixBreak, Request
 
 MODELS = (
@@ -38,7 +38,7 @@ def story(request: pytest.FixtureRequest) -> Story:
 
 
 def cold(story: Story) -> Request:
-    return Encoder(fetch).build_request(story.view)
+    return RequestEncoder(fetch).build_request(story.view)
 
 
 def test_nothing_leaves_while_a_call_is_open(story: Story):
@@ -60,7 +60,7 @@ def test_a_request_that_betrays_the_one_before_is_refused(story: Story):
 
 
 def test_a_broken_prefix_is_named_where_it_is_known(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     first = encoder.build_request(story.view)
     story.sent(first)
     item = story.view.items[-1]
@@ -77,7 +77,7 @@ def test_a_request_shorter_than_the_one_before_is_refused(story: Story):
 
 
 def test_a_fact_that_moves_the_prefix_excuses_it(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     before = encoder.build_request(story.view)
     story.sent(before).append(Compacted(2, 5, (Text("We looked."),), by="model"), MORE)
     after = encoder.build_request(story.view)
@@ -86,7 +86,7 @@ def test_a_fact_that_moves_the_prefix_excuses_it(story: Story):
 
 
 def test_clearing_a_result_that_was_sent_long_ago_is_seen(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     for _ in range(3):
         story.append(MORE).sent(encoder.build_request(story.view))
     story.append(Cleared(("toolu_1",), "[cleared]"), MORE)
@@ -94,20 +94,20 @@ def test_clearing_a_result_that_was_sent_long_ago_is_seen(story: Story):
 
 
 def test_a_model_switch_is_seen(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     story.sent(encoder.build_request(story.view)).append(Epoch(MODELS[0], "Be kind."))
     assert encoder.build_request(story.view) == cold(story)
 
 
 def test_measuring_before_offloading_leaves_no_trace(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     encoder.build_request(story.view)
     story.append(Offloaded("toolu_1", "blob", "short"))
     assert encoder.build_request(story.view) == cold(story)
 
 
 def test_one_encoder_may_serve_a_rewound_session(story: Story):
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     story.sent(encoder.build_request(story.view)).append(Assistant((Text("A."),), stop="end"), MORE)
     encoder.build_request(story.view)
     story.append(Rewound(5), User((Text("instead"),)))
@@ -116,7 +116,7 @@ def test_one_encoder_may_serve_a_rewound_session(story: Story):
 
 def test_one_encoder_may_serve_two_sessions_in_turn(story: Story):
     other = Story().append(*(entry.fact for entry in story.entries[:2]), MORE)
-    encoder = Encoder(fetch)
+    encoder = RequestEncoder(fetch)
     for each in (story, other, story):
         assert encoder.build_request(each.view) == cold(each)
 
@@ -129,7 +129,7 @@ def test_a_failing_blob_store_leaves_the_encoder_as_it_was(story: Story):
             raise failures.pop()
         return fetch(blob)
 
-    encoder = Encoder(once_broken)
+    encoder = RequestEncoder(once_broken)
     encoder.build_request(story.view)
     story.append(User((Text("see"), Media("image", "image/png", "png", 8))))
     with pytest.raises(OSError, match="png"):
@@ -168,7 +168,7 @@ def test_where_the_markers_stand_is_part_of_the_digest():
 
 def test_the_cost_of_a_request_does_not_grow_with_what_was_sent_before(story: Story):
     looked: list[str] = []
-    encoder = Encoder(lambda blob: looked.append(blob) or fetch(blob))
+    encoder = RequestEncoder(lambda blob: looked.append(blob) or fetch(blob))
     picture = User((Media("image", "image/png", "png", 8),))
     for turn in range(1, 6):
         story.append(picture)

@@ -6,28 +6,30 @@ from typing import Any
 import pytest
 
 from travois.core.models import ApiProtocol
-from travois.providers.errors import problem, streamed
-from travois.providers.replies import Problem
+from travois.providers.errors import parse_error_response, parse_stream_error
+from travois.providers.replies import ApiError
 
 NOW = 1_794_787_200.0  # 2026-11-16 00:00:00 UTC
 
 
-def anthropic(status: int, kind: str, message: str, **details: Any) -> Problem:
+def anthropic(status: int, kind: str, message: str, **details: Any) -> ApiError:
     error = {"type": kind, "message": message, **({"details": details} if details else {})}
     return told(status, {"type": "error", "error": error, "request_id": "req_1"})
 
 
-def told(status: int, body: object, protocol: ApiProtocol = "anthropic", **headers: str) -> Problem:
+def told(
+    status: int, body: object, protocol: ApiProtocol = "anthropic", **headers: str
+) -> ApiError:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return problem(status, sent, body=data, protocol=protocol, now=NOW)
+    return parse_error_response(status, sent, body=data, protocol=protocol, now=NOW)
 
 
-def chat(status: int, message: str, **error: Any) -> Problem:
+def chat(status: int, message: str, **error: Any) -> ApiError:
     return told(status, {"error": {"message": message, **error}}, "chat")
 
 
-def facts(found: Problem) -> tuple[str, bool, int, int, str]:
+def facts(found: ApiError) -> tuple[str, bool, int, int, str]:
     return found.kind, found.retry, found.tokens, found.limit, found.field
 
 
@@ -170,7 +172,7 @@ def test_every_refusal_that_only_its_words_tell(message: str, expected: tuple[An
 )  # fmt: skip
 def test_every_way_of_saying_that_the_prompt_is_too_long(message: str, tokens: int, limit: int):
     assert facts(chat(400, message)) == ("overflow", False, tokens, limit, "")
-    assert streamed({"message": message}, protocol="chat").kind == "overflow"
+    assert parse_stream_error({"message": message}, protocol="chat").kind == "overflow"
 
 
 def test_an_overflow_may_be_told_by_its_code():
@@ -220,7 +222,7 @@ def test_a_page_of_a_proxy_is_read_for_its_title(protocol: ApiProtocol):
 @pytest.mark.parametrize("status", [404, 405, 501])
 def test_a_web_page_instead_of_a_model_asks_for_the_address(status: int):
     page = b"<html><head><title>Not here</title></head></html>"
-    found = problem(status, {}, body=page, protocol="anthropic", now=0)
+    found = parse_error_response(status, {}, body=page, protocol="anthropic", now=0)
     assert found.message == f"Not here ({status}, a web page; check the base URL)"
     assert not found.retry
 
@@ -278,7 +280,7 @@ def test_the_details_of_an_error_say_more_than_its_type():
     ],
 )
 def test_how_long_the_server_asks_us_to_wait(headers: dict[str, str], wait: float | None):
-    assert problem(429, headers, body=b"{}", protocol="chat", now=NOW).wait == wait
+    assert parse_error_response(429, headers, body=b"{}", protocol="chat", now=NOW).wait == wait
 
 
 def test_google_says_in_the_body_how_long_to_wait():
@@ -392,7 +394,7 @@ def test_every_shape_of_body_is_read(body: object, message: str):
     ],
 )
 def test_every_error_inside_a_stream_has_its_kind(error: object, kind: str, retry: bool):
-    found = streamed(error, protocol="anthropic")
+    found = parse_stream_error(error, protocol="anthropic")
     assert (found.kind, found.retry) == (kind, retry)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.providers.http.sse import Event, Frames
+from travois.providers.http.sse import SseDecoder, SseEvent
 
 STREAM = (
     '\ufeffevent: message_start\ndata: {"a":"ünï 𝄞"}\n\n'
@@ -16,16 +16,16 @@ STREAM = (
     "data: last\n\n"
 ).encode()
 EVENTS = [
-    Event("message_start", '{"a":"ünï 𝄞"}'.encode()),
-    Event("ping", b"{}"),
-    Event("", b"one\n\nthree"),
-    Event("", b""),
-    Event("", b"last"),
+    SseEvent("message_start", '{"a":"ünï 𝄞"}'.encode()),
+    SseEvent("ping", b"{}"),
+    SseEvent("", b"one\n\nthree"),
+    SseEvent("", b""),
+    SseEvent("", b"last"),
 ]
 
 
-def parse(*chunks: bytes) -> list[Event]:
-    frames = Frames()
+def parse(*chunks: bytes) -> list[SseEvent]:
+    frames = SseDecoder()
     found = [event for chunk in chunks for event in frames.feed(chunk)]
     return found + frames.finish()
 
@@ -53,13 +53,13 @@ def test_portions_of_any_size_give_the_same_events(sizes: list[int], end: bytes)
 
 
 def test_a_last_event_without_its_empty_line_is_given_at_the_end():
-    assert parse(b"data: [DONE]") == [Event("", b"[DONE]")]
-    assert parse(b"data: a\n") == [Event("", b"a")]
-    assert parse(b"data: a\n\n") == [Event("", b"a")]
+    assert parse(b"data: [DONE]") == [SseEvent("", b"[DONE]")]
+    assert parse(b"data: a\n") == [SseEvent("", b"a")]
+    assert parse(b"data: a\n\n") == [SseEvent("", b"a")]
 
 
 def test_an_event_of_many_megabytes_arrives_in_small_portions():
     body = b"x" * (8 << 20)
     stream = b"data: " + body + b"\n\n"
     chunks = [stream[at : at + 4096] for at in range(0, len(stream), 4096)]
-    assert parse(*chunks) == [Event("", body)]
+    assert parse(*chunks) == [SseEvent("", body)]

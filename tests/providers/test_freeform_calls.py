@@ -8,9 +8,9 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
 from travois.core.models import ModelCard
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
-from travois.providers.http.sse import Event
-from travois.providers.openai_responses import ResponsesReply
+from travois.providers.encoder import RequestEncoder
+from travois.providers.http.sse import SseEvent
+from travois.providers.openai_responses import ResponsesReplyParser
 from travois_lab.validate_items import responses_faults
 
 PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
@@ -27,10 +27,10 @@ def heard() -> tuple[Call, ...]:
         "input": PATCH,
         "status": "completed",
     }
-    reply = ResponsesReply()
+    reply = ResponsesReplyParser()
     list(
-        reply.event(
-            Event(
+        reply.parse_event(
+            SseEvent(
                 "",
                 msgspec.json.encode(
                     {"type": "response.output_item.done", "output_index": 0, "item": item}
@@ -40,11 +40,11 @@ def heard() -> tuple[Call, ...]:
     )
     whole = {"id": "r", "status": "completed", "output": [item], "model": "m"}
     list(
-        reply.event(
-            Event("", msgspec.json.encode({"type": "response.completed", "response": whole}))
+        reply.parse_event(
+            SseEvent("", msgspec.json.encode({"type": "response.completed", "response": whole}))
         )
     )
-    found = reply.reply()
+    found = reply.build_reply()
     assert found.stop == "calls"
     return tuple(block for block in found.content if isinstance(block, Call))
 
@@ -57,7 +57,7 @@ def sent(model: ModelCard, call: Call) -> dict[str, object]:
         Result(call.id, (Text("done"),)),
     )
     view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
-    return msgspec.json.decode(Encoder(lambda name: b"").build_request(view).body)
+    return msgspec.json.decode(RequestEncoder(lambda name: b"").build_request(view).body)
 
 
 def test_a_tool_with_a_grammar_is_offered_called_and_replayed_as_plain_text() -> None:

@@ -21,7 +21,7 @@ from tests.providers.golden import readable
 from tests.providers.stories import MODELS, Story, fetch
 from travois.core.facts import Epoch, Failed
 from travois.core.models import ModelCard
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.request import Request
 
 FILES = Path(__file__).parent / "bodies"
@@ -99,7 +99,7 @@ def test_every_body_is_what_its_golden_file_says(name: str) -> None:
 
 
 def test_the_second_request_also_marks_where_the_first_ended():
-    story, encoder = Story().append(Epoch(OPUS, "Be brief."), canon.HELLO), Encoder(fetch)
+    story, encoder = Story().append(Epoch(OPUS, "Be brief."), canon.HELLO), RequestEncoder(fetch)
     story.sent(encoder.build_request(story.view)).append(canon.ASKED, canon.GIVEN)
     assert readable(encoder.build_request(story.view).body) == snapshot(
         [
@@ -128,7 +128,10 @@ def test_the_second_request_also_marks_where_the_first_ended():
 
 
 def test_a_request_that_failed_is_sent_again_byte_for_byte():
-    story, encoder = Story().append(Epoch(OPUS, "Be brief."), *canon.ONE_CALL), Encoder(fetch)
+    story, encoder = (
+        Story().append(Epoch(OPUS, "Be brief."), *canon.ONE_CALL),
+        RequestEncoder(fetch),
+    )
     first = encoder.build_request(story.view)
     story.sent(first).append(Failed("server", "no"))
     assert encoder.build_request(story.view) == first

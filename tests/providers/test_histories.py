@@ -12,7 +12,7 @@ from tests.sampling import first
 from travois.core.content import Text
 from travois.core.facts import Result, Rewound, User
 from travois.core.view import awaits_model, open_calls, project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 
 HISTORIES = 10_000
 STEPS = 18
@@ -42,7 +42,9 @@ def test_no_request_of_ten_thousand_histories_is_invalid(share: int):
         if sendable(story.view):
             body = witness.request(story).body
             assert results_follow_calls_in_order(body), seed
-            assert body == Encoder(fetch).build_request(project_view(story.entries)).body, seed
+            assert body == RequestEncoder(fetch).build_request(project_view(story.entries)).body, (
+                seed
+            )
     assert sent > HISTORIES
 
 
@@ -58,5 +60,5 @@ def test_a_log_that_lost_lines_is_sendable_after_one_repair(seed: int):
     if not awaits_model(damaged.view):
         damaged.append(User((Text("go on"),)))
     damaged.view.sent = None
-    request = Encoder(fetch).build_request(damaged.view)
+    request = RequestEncoder(fetch).build_request(damaged.view)
     assert faults(damaged.view.epoch.model, request) == []

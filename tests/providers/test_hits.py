@@ -11,10 +11,10 @@ from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Epoch, User
 from travois.core.models import ApiProtocol, ModelCard, Usage, compute_cost
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.replies import Reply
-from travois.providers.stream_reader import reader
-from travois.providers.web_search import Hit, asking, merged
+from travois.providers.stream_reader import create_reply_reader
+from travois.providers.web_search import SearchHit, encode_web_search_tool, merge_hits
 
 URL = "https://docs.example.org/a"
 SEARCH = (
@@ -29,9 +29,9 @@ SEARCH = (
 
 
 def heard(protocol: ApiProtocol, body: dict[str, Any] | str) -> Reply:
-    read = reader(ModelCard("p", "m", protocol))
+    read = create_reply_reader(ModelCard("p", "m", protocol))
     read.feed((body if isinstance(body, str) else json.dumps(body)).encode())
-    return read.reply()
+    return read.finish()
 
 
 def anthropic() -> Reply:
@@ -45,7 +45,7 @@ def anthropic() -> Reply:
 
 def test_anthropic_names_pages_and_cites_them() -> None:
     reply = anthropic()
-    assert reply.hits == (Hit(URL, "A", "so it is", "May 1, 2026"),)
+    assert reply.hits == (SearchHit(URL, "A", "so it is", "May 1, 2026"),)
     assert reply.usage == Usage(input=5, output=7, searches=2)
 
 
@@ -54,7 +54,7 @@ def test_blocks_of_a_search_are_sent_back_to_the_byte() -> None:
     assert [block.raw for block in reply.content if isinstance(block, Opaque)] == list(SEARCH)
     facts = (Epoch(model, "s"), User(()), Assistant(reply.content, "end"), User(()))
     view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
-    body = Encoder(lambda name: b"").build_request(view).body.decode()
+    body = RequestEncoder(lambda name: b"").build_request(view).body.decode()
     assert f'"role":"assistant","content":[{",".join(SEARCH)}]' in body
 
 
@@ -73,7 +73,7 @@ def test_responses_annotate_their_words() -> None:
     ]
     usage = {"input_tokens": 3, "output_tokens": 2}
     reply = heard("responses", {"id": "r", "status": "completed", "output": output, "usage": usage})
-    assert reply.hits == (Hit(URL, "A"),)
+    assert reply.hits == (SearchHit(URL, "A"),)
     assert reply.usage == Usage(input=3, output=2, searches=1)
 
 
@@ -90,7 +90,7 @@ def test_gemini_grounds_its_words() -> None:
     candidate = {"content": content, "finishReason": "STOP", "groundingMetadata": told}
     usage = {"promptTokenCount": 3, "candidatesTokenCount": 2}
     reply = heard("gemini", {"candidates": [candidate], "usageMetadata": usage})
-    assert reply.hits == (Hit(URL, "A", "so it is … indeed"),)
+    assert reply.hits == (SearchHit(URL, "A", "so it is … indeed"),)
     assert reply.usage == Usage(input=3, output=2, searches=2)
 
 
@@ -98,12 +98,18 @@ def test_chat_annotates_its_words_where_openrouter_serves_it() -> None:
     note = {"type": "url_citation", "url_citation": {"url": URL, "title": "A", "content": "so"}}
     message = {"role": "assistant", "content": "So.", "annotations": [note, "odd"]}
     reply = heard("chat", {"choices": [{"message": message, "finish_reason": "stop"}]})
-    assert reply.hits == (Hit(URL, "A", "so"),)
+    assert reply.hits == (SearchHit(URL, "A", "so"),)
 
 
 def test_pages_are_named_once() -> None:
-    hits = (Hit("u", text="a"), Hit("u", "T", "b", "D"), Hit(""), Hit("v"), Hit("u", text="a"))
-    assert merged(hits) == (Hit("u", "T", "a … b", "D"), Hit("v"))
+    hits = (
+        SearchHit("u", text="a"),
+        SearchHit("u", "T", "b", "D"),
+        SearchHit(""),
+        SearchHit("v"),
+        SearchHit("u", text="a"),
+    )
+    assert merge_hits(hits) == (SearchHit("u", "T", "a … b", "D"), SearchHit("v"))
 
 
 @pytest.mark.parametrize(
@@ -129,4 +135,4 @@ def test_pages_are_named_once() -> None:
 def test_each_protocol_is_asked_in_its_own_words(
     protocol: ApiProtocol, only: tuple[str, ...], never: tuple[str, ...], said: str
 ) -> None:
-    assert asking(protocol, "t", only=only, never=never) == said
+    assert encode_web_search_tool(protocol, "t", only=only, never=never) == said

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from tests.providers.raw import CERTIFICATE, Peer, answer, certified, chunked, chunks, proxy, serve
 from travois.core.errors import UserError
-from travois.providers.http.client import Direct, Timeouts, Transport
-from travois.providers.http.proxy import Proxied
-from travois.providers.http.transport import patience, transport
-from travois.providers.http.transport import proxy as chosen
-from travois.providers.replies import Problem
+from travois.providers.http.client import DirectTransport, Timeouts, Transport
+from travois.providers.http.proxy import ProxyTransport
+from travois.providers.http.transport import create_transport, timeouts_for
+from travois.providers.http.transport import find_proxy as chosen
+from travois.providers.replies import ApiError
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 CALM = Timeouts(connect=10.0, first_byte=10.0, idle=10.0)
@@ -35,7 +35,7 @@ Make = Callable[..., Transport]
 Said = tuple[int, bytes] | tuple[str, str, bool]
 
 
-@pytest.fixture(params=[Direct, Proxied], ids=["direct", "proxied"])
+@pytest.fixture(params=[DirectTransport, ProxyTransport], ids=["direct", "proxied"])
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
@@ -59,7 +59,7 @@ async def attempt(
     try:
         async with made.post(f"{url}/v1", headers=headers, body=body) as response:
             return response.status, b"".join([chunk async for chunk in response.chunks])
-    except Problem as problem:
+    except ApiError as problem:
         return problem.kind, problem.message, problem.retry
 
 
@@ -97,7 +97,7 @@ def once(make: Make, talk: Callable[[Peer], None], **waits: float) -> Said:
 
 def test_a_request_leaves_with_its_length_and_headers_and_no_more_than_that() -> None:
     with serve(kept(answer(b"ok"))) as server:
-        made = Direct(CALM)
+        made = DirectTransport(CALM)
         run(made, f"{server.url}/base?x=1#part", b"{}", headers=(("x-api-key", "k"),))
         assert server.requests == [
             f"POST /base?x=1 HTTP/1.1\r\nhost: 127.0.0.1:{server.port}\r\n"
@@ -270,7 +270,10 @@ def test_a_connection_that_dies_under_the_second_request_is_replaced_once() -> N
         peer.request()
 
     with serve(talk) as server:
-        assert run(Direct(CALM), server.url, b"a", b"b") == [(200, b"first"), (200, b"first")]
+        assert run(DirectTransport(CALM), server.url, b"a", b"b") == [
+            (200, b"first"),
+            (200, b"first"),
+        ]
         assert [r[-1:] for r in server.requests] == [b"a", b"b", b"b"]
 
 
@@ -285,7 +288,7 @@ def test_when_one_kept_connection_is_dead_the_others_are_not_tried() -> None:
         peer.request()
 
     async def main(url: str) -> Said:
-        made = Direct(CALM)
+        made = DirectTransport(CALM)
         async with anyio.create_task_group() as group:
             group.start_soon(attempt, made, url, b"a")
             group.start_soon(attempt, made, url, b"b")
@@ -306,7 +309,7 @@ def test_a_request_to_which_the_server_began_to_answer_is_not_sent_again() -> No
         peer.say(b"HTTP/1.1 200")
 
     with serve(talk) as server:
-        said = run(Direct(CALM), server.url, b"a", b"b")
+        said = run(DirectTransport(CALM), server.url, b"a", b"b")
         told = "the server closed the connection mid-response: peer unexpectedly closed connection"
         assert said[1] == ("network", told, True)
         assert len(server.requests) == 2
@@ -320,7 +323,7 @@ def test_a_connection_unused_for_too_long_is_not_trusted(make: Make) -> None:
 
 def test_a_connection_with_bytes_left_over_is_not_used_again() -> None:
     with serve(kept(answer(b"1") + answer(b"smuggled"), answer(b"2"))) as server:
-        assert run(Direct(CALM), server.url, b"a", b"b")[1] == (200, b"1")
+        assert run(DirectTransport(CALM), server.url, b"a", b"b")[1] == (200, b"1")
         assert server.connections == 2
 
 
@@ -484,7 +487,7 @@ def test_an_answer_before_all_was_sent_counts_when_the_server_hangs_up() -> None
 
     for _ in range(20):
         with serve(talk) as server:
-            said = run(Direct(CALM), server.url, b"x" * HUGE)
+            said = run(DirectTransport(CALM), server.url, b"x" * HUGE)
             assert said == [(413, b'{"error":"too big"}')]
 
 
@@ -505,7 +508,7 @@ def test_an_early_answer_over_tls_counts() -> None:
         peer.say(LARGE)
 
     with serve(talk, tls=certified()) as server:
-        said = run(Direct(CALM, env=TRUSTED), f"https://localhost:{server.port}", BIG)
+        said = run(DirectTransport(CALM, env=TRUSTED), f"https://localhost:{server.port}", BIG)
     assert said == [(413, b'{"error":"too big"}')]
 
 
@@ -522,7 +525,7 @@ def test_a_server_that_refuses_and_reads_no_more_is_heard_out(tls: ssl.SSLContex
 
     with serve(talk, tls=tls) as server:
         url = server.url.replace("127.0.0.1", "localhost")
-        said = run(Direct(CALM, env=TRUSTED), url, b"x" * HUGE)
+        said = run(DirectTransport(CALM, env=TRUSTED), url, b"x" * HUGE)
         over.set()
     assert said == [(413, b'{"error":"too big"}')]
 
@@ -538,7 +541,10 @@ def test_an_early_good_answer_does_not_stop_the_request() -> None:
         peer.say(chunks(b"%d" % got), b"0\r\n\r\n")
 
     with serve(talk) as server:
-        assert anyio.run(hear, Direct(CALM), server.url, HUGE, heard) == [b"yes", b"20000000"]
+        assert anyio.run(hear, DirectTransport(CALM), server.url, HUGE, heard) == [
+            b"yes",
+            b"20000000",
+        ]
 
 
 # --- being cancelled ------------------------------------------------------------------------------
@@ -743,7 +749,7 @@ def test_requests_go_through_a_proxy_and_tls_reaches_to_the_server() -> None:
         serve(proxy(server.port, seen)) as middle,
     ):
         env = {"https_proxy": f"http://user:pass@127.0.0.1:{middle.port}", **TRUSTED}
-        assert run(transport(API, env, CALM), API, b"a", b"b") == [(200, b"1"), (200, b"2")]
+        assert run(create_transport(API, env, CALM), API, b"a", b"b") == [(200, b"1"), (200, b"2")]
         assert [r[-1:] for r in server.requests] == [b"a", b"b"]
     assert [head.split(b"\r\n")[0] for head in seen] == [b"CONNECT api.example.test:443 HTTP/1.1"]
     assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in seen[0]
@@ -757,7 +763,7 @@ def test_plain_http_goes_through_a_proxy_too() -> None:
     ):
         env = {"HTTP_PROXY": f"127.0.0.1:{middle.port}"}
         url = "http://models.example.test:8000"
-        assert run(transport(url, env, CALM), url, b"{}") == [(200, b"ok")]
+        assert run(create_transport(url, env, CALM), url, b"{}") == [(200, b"ok")]
     assert seen[0].startswith(b"POST http://models.example.test:8000/v1 HTTP/1.1")
 
 
@@ -765,7 +771,7 @@ def test_a_proxy_that_refuses_is_told_and_not_asked_again() -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
     with serve(proxy(0, [], refuse=refusal)) as middle:
         env = {"HTTPS_PROXY": f"http://127.0.0.1:{middle.port}"}
-        said = run(transport(API, env, CALM), API, b"{}")
+        said = run(create_transport(API, env, CALM), API, b"{}")
     assert said == [
         ("network", "the proxy refused the request: 407 Proxy Authentication Required", False)
     ]
@@ -774,7 +780,7 @@ def test_a_proxy_that_refuses_is_told_and_not_asked_again() -> None:
 def test_a_proxy_that_is_not_there_is_named_without_its_password() -> None:
     port = free_port()
     env = {"ALL_PROXY": f"http://user:secret@127.0.0.1:{port}"}
-    said = run(transport(API, env, CALM), API, b"{}")
+    said = run(create_transport(API, env, CALM), API, b"{}")
     told = f"no server is listening on 127.0.0.1:{port} (connection refused)"
     assert said == [("network", f"{told} (the proxy set in your environment)", False)]
 
@@ -785,7 +791,7 @@ def test_a_certificate_behind_a_proxy_is_checked() -> None:
         serve(proxy(server.port, [])) as middle,
     ):
         env = {"HTTPS_PROXY": f"http://127.0.0.1:{middle.port}"}
-        kind, message, retry = run(transport(API, env, CALM), API, b"{}")[0]
+        kind, message, retry = run(create_transport(API, env, CALM), API, b"{}")[0]
     assert (kind, retry) == ("network", False)
     assert message.startswith("the certificate of api.example.test is not trusted")
 
@@ -795,7 +801,7 @@ def test_a_certificate_behind_a_proxy_is_checked() -> None:
 )
 def test_a_proxy_that_cannot_be_used_is_a_fault_without_the_password(address: str) -> None:
     with pytest.raises(UserError) as caught:
-        transport(API, {"ALL_PROXY": address})
+        create_transport(API, {"ALL_PROXY": address})
     assert "Cannot use the proxy" in caught.value.what
     assert "secret" not in str(caught.value)
 
@@ -835,10 +841,10 @@ def test_the_environment_says_which_proxy(url: str, env: dict[str, str], expecte
 
 def test_a_server_on_this_machine_may_think_for_minutes() -> None:
     near, far, limits = "http://localhost:11434/v1", "https://api.example.test", Timeouts()
-    assert patience(far, limits) == limits
-    assert patience(near, limits) == Timeouts(first_byte=600.0, idle=600.0)
+    assert timeouts_for(far, limits) == limits
+    assert timeouts_for(near, limits) == Timeouts(first_byte=600.0, idle=600.0)
     asked = Timeouts(idle=90.0, is_idle_chosen=True, local=700.0)
-    assert patience(near, asked) == replace(asked, first_byte=700.0)
+    assert timeouts_for(near, asked) == replace(asked, first_byte=700.0)
 
 
 def test_a_server_on_this_machine_is_given_its_time() -> None:
@@ -849,5 +855,7 @@ def test_a_server_on_this_machine_is_given_its_time() -> None:
             peer.say(part)
 
     with serve(talk) as server:
-        made = transport(server.url, {"ALL_PROXY": PROXY}, Timeouts(first_byte=0.05, local=10.0))
+        made = create_transport(
+            server.url, {"ALL_PROXY": PROXY}, Timeouts(first_byte=0.05, local=10.0)
+        )
         assert run(made, server.url, b"{}") == [(200, b"slowly")]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.providers.raw import CERTIFICATE, Peer, Talk, answer, certified, chunks, serve
 from travois.ports.world import WebPage
-from travois.providers.http.fetch import HttpxWeb, public
+from travois.providers.http.fetch import HttpxWeb, is_public_address
 
 OPEN = HttpxWeb(allow_private="yes", env={})
 TEXT = "content-type: text/plain; charset=utf-8"
@@ -189,7 +189,7 @@ def test_this_machine_is_not_fetched_from_under_any_name(host: str):
     ],
 )
 def test_which_addresses_are_public(address: str, open_to_all: bool):
-    assert public(address) is open_to_all
+    assert is_public_address(address) is open_to_all
 
 
 class Fickle:

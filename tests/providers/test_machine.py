@@ -13,7 +13,7 @@ from tests.providers.stories import Author, Story, fetch, sendable
 from travois.core.content import Text
 from travois.core.facts import Cleared, Failed, Offloaded, Result, User
 from travois.core.view import View, project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 
 CHANCE = st.randoms(use_true_random=False)
 
@@ -103,7 +103,7 @@ class Conversations(RuleBasedStateMachine):
         request = self.witness.request(self.story)
         fork = self.story.sent(request).fork()
         fork.append(User((Text("Summarise."),), origin="note"))
-        made = Encoder(fetch).build_request(fork.view)
+        made = RequestEncoder(fetch).build_request(fork.view)
         added = spine(made).removeprefix(spine(request))
         assert spine(made) == spine(request) + added
         assert added.endswith(b'"Summarise."}')
@@ -116,7 +116,7 @@ class Conversations(RuleBasedStateMachine):
     @invariant()
     def results_stand_in_the_order_asked(self) -> None:
         if sendable(self.story.view):
-            body = Encoder(fetch).build_request(self.story.view).body
+            body = RequestEncoder(fetch).build_request(self.story.view).body
             assert results_follow_calls_in_order(body)
 
 

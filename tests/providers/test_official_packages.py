@@ -15,7 +15,7 @@ from tests.providers.test_chat_reply import REPLY as CHAT_REPLY
 from tests.providers.test_chat_reply import WHOLE as CHAT_STREAM
 from travois.core.content import Call, Text
 from travois.core.facts import Epoch
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 
 pydantic = pytest.importorskip("pydantic")
 
@@ -34,7 +34,7 @@ def bodies(protocol: str) -> list[dict[str, Any]]:
                 assert result is not None
                 story.append(result)
             if sendable(story.view):
-                request = Encoder(fetch).build_request(story.view)
+                request = RequestEncoder(fetch).build_request(story.view)
                 made.append(json.loads(request.body))
                 story.append(author.reply())
     return made

@@ -9,17 +9,17 @@ import pytest
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import ApiProtocol, ModelCard, Usage
-from travois.providers.openai_chat import made_id
+from travois.providers.openai_chat import make_call_id
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
 )
-from travois.providers.stream_reader import reader
+from travois.providers.stream_reader import create_reply_reader
 
 REASONING = (
     '{"id": "rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],'
@@ -67,11 +67,11 @@ def lines(*events: dict[str, Any]) -> bytes:
 
 
 def hear(protocol: ApiProtocol, body: bytes, *, step: int = 0) -> tuple[list[StreamDelta], Reply]:
-    reading = reader(ModelCard("p", "m", protocol), size=303)
+    reading = create_reply_reader(ModelCard("p", "m", protocol), size=303)
     deltas: list[StreamDelta] = []
     for at in range(0, len(body), step or len(body)):
         deltas += reading.feed(body[at : at + (step or len(body))])
-    return deltas, reading.reply()
+    return deltas, reading.finish()
 
 
 def ended(output: list[Any], **more: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ GEMINI_REPLY = Reply(
         Opaque("gemini", "part", '{"thoughtSignature":"czE="}'),
         Text("I look."),
         Call(
-            made_id("r1", 2),
+            make_call_id("r1", 2),
             "Read",
             '{"path": 1.0}',
             extra='"gemini":{"thoughtSignature":"czI="}',
@@ -183,9 +183,9 @@ OLLAMA_REPLY = Reply(
     (
         Opaque("chat", "reasoning", '{"reasoning_content":"hm"}', "hm"),
         Text("I look."),
-        Call(made_id("t1", 0), "Read", '{"path":"a"}'),
-        Call(made_id("t1", 1), "Read", '{"path":"b"}'),
-        Call(made_id("t1", 2), "Bash", "{}"),
+        Call(make_call_id("t1", 0), "Read", '{"path":"a"}'),
+        Call(make_call_id("t1", 1), "Read", '{"path":"b"}'),
+        Call(make_call_id("t1", 2), "Bash", "{}"),
     ),
     stop="calls",
     usage=Usage(input=100, output=20),
@@ -218,15 +218,15 @@ def test_a_stream_that_breaks_off_is_no_reply(
     protocol: ApiProtocol, body: bytes, reply: Reply
 ) -> None:
     for end in range(0, body.rstrip().rindex(b"\n"), 40):
-        reading = reader(ModelCard("p", "m", protocol))
-        with pytest.raises(Problem) as caught:
-            _ = (reading.feed(body[:end]), reading.reply())
+        reading = create_reply_reader(ModelCard("p", "m", protocol))
+        with pytest.raises(ApiError) as caught:
+            _ = (reading.feed(body[:end]), reading.finish())
         assert (caught.value.kind, caught.value.retry) == ("garbled", True)
 
 
 def test_what_there_is_to_see_while_a_response_grows() -> None:
     assert hear("responses", RESPONSES)[0] == [
-        Began("resp_1", "gpt-6"),
+        ReplyBegan("resp_1", "gpt-6"),
         BlockBegan(0, "thinking"),
         Grew(0, "thinking", "hm"),
         BlockEnded(0),
@@ -244,7 +244,7 @@ def test_what_there_is_to_see_while_gemini_speaks() -> None:
     call = GEMINI_REPLY.content[3]
     assert isinstance(call, Call)
     assert hear("gemini", GEMINI)[0] == [
-        Began("r1", "gemini-3"),
+        ReplyBegan("r1", "gemini-3"),
         BlockBegan(0, "thinking"),
         Grew(0, "thinking", "h"),
         Grew(0, "thinking", "m"),
@@ -354,7 +354,7 @@ PROBLEMS: list[tuple[ApiProtocol, bytes, str, bool]] = [
 
 @pytest.mark.parametrize(("protocol", "body", "kind", "retry"), PROBLEMS)
 def test_what_went_wrong(protocol: ApiProtocol, body: bytes, kind: str, retry: bool) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         hear(protocol, body)
     assert (caught.value.kind, caught.value.retry) == (kind, retry)
 

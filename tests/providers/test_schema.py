@@ -6,7 +6,7 @@ import msgspec
 from inline_snapshot import snapshot
 
 from tests.providers.golden import readable
-from travois.providers.json_schema import schema
+from travois.providers.json_schema import build_json_schema
 
 
 class Edit(msgspec.Struct):
@@ -31,7 +31,7 @@ class Args(msgspec.Struct):
 
 
 def test_a_schema_says_only_what_the_model_needs():
-    assert readable(schema(Args)) == snapshot(
+    assert readable(build_json_schema(Args)) == snapshot(
         [
             '{"type":"object",',
             '"properties":{',
@@ -67,7 +67,9 @@ def test_no_arguments_are_an_object_without_properties():
     class Nothing(msgspec.Struct):
         pass
 
-    assert readable(schema(Nothing)) == snapshot(['{"type":"object",', '"properties":{}}'])
+    assert readable(build_json_schema(Nothing)) == snapshot(
+        ['{"type":"object",', '"properties":{}}']
+    )
 
 
 def test_arguments_that_the_schema_asks_for_are_what_the_struct_takes():
@@ -85,4 +87,4 @@ class Quiet(msgspec.Struct):
 
 def test_what_is_hidden_is_not_told():
     told = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
-    assert schema(Quiet) == told
+    assert build_json_schema(Quiet) == told

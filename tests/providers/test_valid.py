@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.providers.json_schema import flaws
+from travois.providers.json_schema import find_schema_flaws
 
 PERSON = {
     "type": "object",
@@ -68,29 +68,31 @@ PERSON = {
     ],
 )
 def test_every_flaw_is_told_where_it_is(value: Any, schema: Any, told: tuple[str, ...]) -> None:
-    found = flaws(value, schema)
+    found = find_schema_flaws(value, schema)
     assert len(found) == len(told)
     assert all(one.startswith(want) for one, want in zip(found, told, strict=True)), found
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["n"]}
-    assert flaws({"n": 1, "next": {"n": 2, "next": {}}}, tree) == ("/next/next/n is missing",)
-    assert flaws({}, {"$ref": "#"}) == ()
+    assert find_schema_flaws({"n": 1, "next": {"n": 2, "next": {}}}, tree) == (
+        "/next/next/n is missing",
+    )
+    assert find_schema_flaws({}, {"$ref": "#"}) == ()
 
 
 def test_only_so_many_flaws_are_told() -> None:
-    assert len(flaws(["x"] * 50, {"items": {"type": "null"}})) == 10
+    assert len(find_schema_flaws(["x"] * 50, {"items": {"type": "null"}})) == 10
 
 
 def test_a_schema_of_a_stranger_takes_only_so_long() -> None:
     doubling: Any = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
-    assert flaws({}, doubling) == ()
+    assert find_schema_flaws({}, doubling) == ()
     wide = {"items": {"anyOf": [{"const": n} for n in range(100)]}}
-    assert flaws([-1] * 100_000, wide) != ()
+    assert find_schema_flaws([-1] * 100_000, wide) != ()
     slow = {"pattern": "^(a+)+$"}
-    assert flaws("a" * 40 + "!", slow, patterns="skipped") == ()
-    assert flaws("b", slow) == ("/ must match ^(a+)+$",)
+    assert find_schema_flaws("a" * 40 + "!", slow, patterns="skipped") == ()
+    assert find_schema_flaws("b", slow) == ("/ must match ^(a+)+$",)
 
 
 JSON = st.recursive(
@@ -115,4 +117,4 @@ SCHEMA = st.recursive(
 
 @given(value=JSON, schema=SCHEMA)
 def test_no_schema_breaks_it(value: Any, schema: Any) -> None:
-    assert isinstance(flaws(value, schema), tuple)
+    assert isinstance(find_schema_flaws(value, schema), tuple)

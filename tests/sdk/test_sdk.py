@@ -16,7 +16,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result
 from travois.core.view import open_calls
 from travois.ports.world import PermissionQuestion, PersonAnswer
-from travois.providers.replies import Grew, Problem
+from travois.providers.replies import ApiError, Grew
 from travois.testing import Scripted, call, calls, say
 from travois_lab.validate import anthropic_faults
 
@@ -122,7 +122,7 @@ def test_a_person_is_asked_and_their_reason_goes_to_the_model(options: Options) 
 
 def test_a_failing_model_ends_the_turn_with_a_reason(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=scripted(Problem("auth", "bad key"))) as session:
+        async with Session(options, model=scripted(ApiError("auth", "bad key"))) as session:
             events = [event async for event in session.run("go")]
         last = events[-1]
         assert isinstance(last, Entry)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.search.hashed import Hashed
-from travois.search.database import Document, Hit
-from travois.search.index import Index
+from travois.search.database import RankedHit, SearchDocument
+from travois.search.index import SearchIndex
 
-DOCUMENTS = [Document(f"d{n}", f"redis w{n}", f"g{n % 3}", n) for n in range(30)]
+DOCUMENTS = [SearchDocument(f"d{n}", f"redis w{n}", f"g{n % 3}", n) for n in range(30)]
 WRITER = """
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ sys.exit(index.trouble or 0)
 """
 
 
-def search(index: Index) -> list[Hit]:
+def search(index: SearchIndex) -> list[RankedHit]:
     return index.search("c", "redis w7", limit=5, now=0.0)
 
 
@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_deleted_file_is_made_again_and_finds_the_same(path: Path) -> None:
-    index = Index(path, Hashed())
+    index = SearchIndex(path, Hashed())
     index.update("c", DOCUMENTS)
     before = search(index)
     shutil.rmtree(path.parent)
@@ -82,18 +82,18 @@ def test_a_deleted_file_is_made_again_and_finds_the_same(path: Path) -> None:
     ids=["other", "overwritten", "cut", "head"],
 )
 def test_a_broken_file_is_set_aside_and_made_again(path: Path, spoil) -> None:
-    index = Index(path, Hashed())
+    index = SearchIndex(path, Hashed())
     index.update("c", DOCUMENTS)
     before = search(index)
     index.close()
     path.write_bytes(spoil(path.read_bytes()))
-    again = Index(path, Hashed())
+    again = SearchIndex(path, Hashed())
     again.search("c", "redis w7", limit=5, now=0.0)
     again.update("c", DOCUMENTS)
     assert search(again) == before
     assert "it is being rebuilt" in again.trouble
     assert path.with_name("i.db.damaged").exists()
-    third = Index(path, Hashed())
+    third = SearchIndex(path, Hashed())
     assert (search(third), third.trouble) == (before, "")
 
 
@@ -101,27 +101,27 @@ def test_a_file_of_another_version_is_set_aside(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as base:
         base.executescript("create table document (x); pragma user_version = 7")
-    index = Index(path, None)
+    index = SearchIndex(path, None)
     assert index.update("c", DOCUMENTS) == len(DOCUMENTS)
     assert (search(index)[0].id, "another version" in index.trouble) == ("d7", True)
 
 
 def test_where_nothing_can_be_written_the_index_is_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    index = Index(tmp_path / "file" / "i.db", Hashed())
+    index = SearchIndex(tmp_path / "file" / "i.db", Hashed())
     assert index.update("c", DOCUMENTS) == len(DOCUMENTS)
     assert (search(index)[0].id, "it stays in memory" in index.trouble) == ("d7", True)
 
 
 def test_on_a_full_disk_it_goes_on_in_memory_with_what_it_had(path: Path) -> None:
-    index = Index(path, Hashed())
+    index = SearchIndex(path, Hashed())
     index.update("c", DOCUMENTS)
     index._file.run(lambda base: base.execute("pragma max_page_count = 1").fetchone())
-    many = [Document(f"m{n}", "redis " + "x" * 2000) for n in range(100)]
+    many = [SearchDocument(f"m{n}", "redis " + "x" * 2000) for n in range(100)]
     assert index.update("c", many) == len(many)
-    assert len(index.ids("c")) == len(DOCUMENTS) + len(many)
+    assert len(index.document_ids("c")) == len(DOCUMENTS) + len(many)
     assert (search(index)[0].id, "full" in index.trouble) == ("d7", True)
-    assert Index(path, None).ids("c") == {one.id for one in DOCUMENTS}
+    assert SearchIndex(path, None).document_ids("c") == {one.id for one in DOCUMENTS}
 
 
 def test_eight_processes_write_and_search_at_once(path: Path) -> None:
@@ -129,7 +129,7 @@ def test_eight_processes_write_and_search_at_once(path: Path) -> None:
     errors = [process.communicate()[1] for process in running]
     assert [process.returncode for process in running] == [0] * 8, errors
     own = {f"p{p}-{n}" for p in range(8) for n in range(3, 12)}
-    assert Index(path, None).ids("c") == own | {f"shared{n}" for n in range(5)}
+    assert SearchIndex(path, None).document_ids("c") == own | {f"shared{n}" for n in range(5)}
     assert whole(path)
 
 
@@ -141,6 +141,6 @@ def test_a_process_that_is_killed_leaves_a_whole_index(path: Path) -> None:
             process.wait(0.05 + 0.04 * turn)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        index = Index(path, Hashed())
+        index = SearchIndex(path, Hashed())
         index.update("c", DOCUMENTS)
         assert (search(index)[0].id, index.trouble, whole(path)) == ("d7", "", True)

@@ -11,14 +11,19 @@ from hypothesis import strategies as st
 
 from tests.search.hashed import Hashed
 from travois.search import rank, vectors
-from travois.search.database import Document
-from travois.search.index import Index
+from travois.search.database import SearchDocument
+from travois.search.index import SearchIndex
 
 WORDS = ("redis", "postgres", "cache", "deploy", "friday", "naïve", "日本語", "a", "")
 IDS = st.sampled_from(("one", "two", "three", "four", "\ud800"))
 TEXTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=6).map(" ".join)
 DOCUMENTS = st.builds(
-    Document, IDS, TEXTS, group=st.sampled_from(("", "g")), order=st.integers(0, 3), title=TEXTS
+    SearchDocument,
+    IDS,
+    TEXTS,
+    group=st.sampled_from(("", "g")),
+    order=st.integers(0, 3),
+    title=TEXTS,
 )
 CHANGES = st.lists(
     st.tuples(st.lists(DOCUMENTS, max_size=4), st.lists(IDS, max_size=2)), max_size=5
@@ -27,9 +32,9 @@ PHASES = (Phase.explicit, Phase.generate)
 QUERY = "when did we deploy the redis cache"
 
 
-def found(index: Index, text: str = QUERY) -> list[tuple[str, float, float | None]]:
+def found(index: SearchIndex, text: str = QUERY) -> list[tuple[str, float, float | None]]:
     """All that a ranking gets to know, in an order that is the same for every file."""
-    _, candidates = index.candidates("c", text, now=0.0)
+    _, candidates = index.find_candidates("c", text, now=0.0)
     return sorted(
         (one.document.id, round(one.lexical, 9), one.cosine and round(one.cosine, 5))
         for one in candidates
@@ -40,17 +45,20 @@ def found(index: Index, text: str = QUERY) -> list[tuple[str, float, float | Non
 @settings(max_examples=25, deadline=None, phases=PHASES)
 @given(changes=CHANGES)
 def test_many_updates_come_to_the_same_as_one(
-    embedder: Hashed | None, changes: list[tuple[list[Document], list[str]]]
+    embedder: Hashed | None, changes: list[tuple[list[SearchDocument], list[str]]]
 ) -> None:
-    kept: dict[str, Document] = {}
+    kept: dict[str, SearchDocument] = {}
     with TemporaryDirectory() as folder:
-        grown, made = Index(Path(folder, "grown"), embedder), Index(Path(folder, "made"), embedder)
+        grown, made = (
+            SearchIndex(Path(folder, "grown"), embedder),
+            SearchIndex(Path(folder, "made"), embedder),
+        )
         for documents, gone in changes:
             grown.update("c", documents, gone=gone)
             kept = {id: one for id, one in kept.items() if id not in gone}
             kept |= {one.id: one for one in documents}
         made.update("c", kept.values())
-        assert (found(grown), grown.ids("c")) == (found(made), made.ids("c"))
+        assert (found(grown), grown.document_ids("c")) == (found(made), made.document_ids("c"))
         assert grown.search("c", QUERY, limit=9, now=0.0) == made.search(
             "c", QUERY, limit=9, now=0.0
         )
@@ -61,32 +69,32 @@ def test_many_updates_come_to_the_same_as_one(
 
 def test_only_what_changed_is_written_and_embedded(tmp_path: Path) -> None:
     embedder = Hashed()
-    index = Index(tmp_path / "i.db", embedder)
-    documents = [Document(f"d{n}", f"text {n}") for n in range(5)]
+    index = SearchIndex(tmp_path / "i.db", embedder)
+    documents = [SearchDocument(f"d{n}", f"text {n}") for n in range(5)]
     assert index.update("c", documents) == 5
     embedder.asked.clear()
-    some = [documents[0], documents[3], Document("d3", "another")]
+    some = [documents[0], documents[3], SearchDocument("d3", "another")]
     assert index.update("c", some, gone=["d1", "no"]) == 2
-    assert index.update("c", [Document("d3", "another")]) == 0
+    assert index.update("c", [SearchDocument("d3", "another")]) == 0
     assert embedder.asked == ["another"]
-    assert index.ids("c") == {"d0", "d2", "d3", "d4"}
+    assert index.document_ids("c") == {"d0", "d2", "d3", "d4"}
 
 
 def test_many_are_found_by_their_words_at_once_and_by_their_meaning_later(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i.db", Hashed())
-    index.update("c", [Document(f"d{n}", f"w{n} same") for n in range(200)])
+    index = SearchIndex(tmp_path / "i.db", Hashed())
+    index.update("c", [SearchDocument(f"d{n}", f"w{n} same") for n in range(200)])
     assert index.search("c", "w7", limit=1, now=0.0)[0].id == "d7"
-    assert index.waiting("c") == 136
+    assert index.count_waiting("c") == 136
     assert (index.embed("c", limit=100), index.embed("c", limit=100)) == (100, 36)
-    assert (index.waiting("c"), index.embed("c", limit=100)) == (0, 0)
-    _, candidates = index.candidates("c", "same", now=0.0)
+    assert (index.count_waiting("c"), index.embed("c", limit=100)) == (0, 0)
+    _, candidates = index.find_candidates("c", "same", now=0.0)
     assert all(one.cosine is not None for one in candidates)
 
 
 def test_vectors_of_another_embedder_are_made_again(tmp_path: Path) -> None:
-    documents = [Document("one", "redis"), Document("two", "postgres")]
-    Index(tmp_path / "i.db", Hashed("old")).update("c", documents)
-    index = Index(tmp_path / "i.db", Hashed("other"))
+    documents = [SearchDocument("one", "redis"), SearchDocument("two", "postgres")]
+    SearchIndex(tmp_path / "i.db", Hashed("old")).update("c", documents)
+    index = SearchIndex(tmp_path / "i.db", Hashed("other"))
     assert [cosine for _, _, cosine in found(index)] == [None]
     assert index.embed("c", limit=9) == 2
     assert [id for id, _, cosine in found(index) if cosine is not None] == ["one", "two"]
@@ -95,24 +103,33 @@ def test_vectors_of_another_embedder_are_made_again(tmp_path: Path) -> None:
 def test_a_document_brings_its_neighbours_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank, "WIDTH", 1)
-    index = Index(tmp_path / "i.db", None)
-    talk = [Document(f"{g}{n}", "redis" if n == 5 else "-", g, n) for g in "ab" for n in range(9)]
-    index.update("c", [*talk[:14], *talk[15:], Document("alone", "-", order=4)])
+    monkeypatch.setattr(rank, "MAX_CANDIDATES", 1)
+    index = SearchIndex(tmp_path / "i.db", None)
+    talk = [
+        SearchDocument(f"{g}{n}", "redis" if n == 5 else "-", g, n) for g in "ab" for n in range(9)
+    ]
+    index.update("c", [*talk[:14], *talk[15:], SearchDocument("alone", "-", order=4)])
     assert [id for id, _, _ in found(index)] == ["a4", "a5", "a6"]
 
 
 def test_collections_do_not_know_of_each_other(tmp_path: Path) -> None:
-    index = Index(tmp_path / "i.db", Hashed())
-    index.update("c", [Document("one", "redis")], marks={"f": "1"})
-    index.update("d", [Document("one", "postgres")], marks={"f": "2", "g": "3"})
+    index = SearchIndex(tmp_path / "i.db", Hashed())
+    index.update("c", [SearchDocument("one", "redis")], marks={"f": "1"})
+    index.update("d", [SearchDocument("one", "postgres")], marks={"f": "2", "g": "3"})
     index.update("d", (), marks={"g": ""})
-    assert (index.marks("c"), index.marks("d"), index.marks("e")) == ({"f": "1"}, {"f": "2"}, {})
+    assert (index.read_marks("c"), index.read_marks("d"), index.read_marks("e")) == (
+        {"f": "1"},
+        {"f": "2"},
+        {},
+    )
     assert [id for id, score, _ in found(index, "redis") if score] == ["one"]
-    assert not any(one.lexical for one in index.candidates("d", "redis", now=0.0)[1])
+    assert not any(one.lexical for one in index.find_candidates("d", "redis", now=0.0)[1])
     assert index.search("nothing", "redis", limit=5, now=0.0) == []
-    assert index.groups("nothing", "redis", limit=5, now=0.0) == []
-    assert index.ids("c", group="") == {"one"} and index.ids("c", group="g") == frozenset()
+    assert index.search_groups("nothing", "redis", limit=5, now=0.0) == []
+    assert (
+        index.document_ids("c", group="") == {"one"}
+        and index.document_ids("c", group="g") == frozenset()
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,33 +151,33 @@ def test_collections_do_not_know_of_each_other(tmp_path: Path) -> None:
     ids=lambda text: repr(text[:12]),
 )
 def test_a_query_is_words_whatever_is_in_it(tmp_path: Path, text: str) -> None:
-    index = Index(tmp_path / "i.db", Hashed())
-    index.update("c", [Document("one", "redis 日本語"), Document("two", text)])
+    index = SearchIndex(tmp_path / "i.db", Hashed())
+    index.update("c", [SearchDocument("one", "redis 日本語"), SearchDocument("two", text)])
     hits = index.search("c", text, limit=5, now=0.0)
     assert ("redis" not in text) or {"one", "two"} >= {hit.id for hit in hits} != set()
-    assert (index.trouble, index.ids("c")) == ("", {"one", "two"})
+    assert (index.trouble, index.document_ids("c")) == ("", {"one", "two"})
 
 
 def test_a_word_that_almost_all_have_costs_no_more_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.search.lexical.POSTINGS", 20)
-    index = Index(tmp_path / "i.db", None)
-    index.update("c", [Document(f"d{n}", f"common w{n}") for n in range(400)])
-    query, candidates = index.candidates("c", "common", now=0.0)
-    assert len(candidates) == rank.WIDTH
+    monkeypatch.setattr("travois.search.lexical.MAX_POSTINGS", 20)
+    index = SearchIndex(tmp_path / "i.db", None)
+    index.update("c", [SearchDocument(f"d{n}", f"common w{n}") for n in range(400)])
+    query, candidates = index.find_candidates("c", "common", now=0.0)
+    assert len(candidates) == rank.MAX_CANDIDATES
     assert query.rarity["common"] < 0.1
-    _, candidates = index.candidates("c", "common w7", now=0.0)
+    _, candidates = index.find_candidates("c", "common w7", now=0.0)
     assert [one.document.id for one in candidates] == ["d7"]
 
 
 def test_a_large_collection_is_divided_into_cells_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "FLAT", 64)
-    monkeypatch.setattr(vectors, "CELL", 16)
-    index = Index(tmp_path / "i.db", Hashed())
-    documents = [Document(f"d{n}", f"w{n % 20} w{n % 7} x{n}") for n in range(300)]
+    monkeypatch.setattr(vectors, "MAX_COMPARED_VECTORS", 64)
+    monkeypatch.setattr(vectors, "VECTORS_PER_CELL", 16)
+    index = SearchIndex(tmp_path / "i.db", Hashed())
+    documents = [SearchDocument(f"d{n}", f"w{n % 20} w{n % 7} x{n}") for n in range(300)]
     index.update("c", documents[:150])
     while index.embed("c", limit=40):
         pass
@@ -169,6 +186,6 @@ def test_a_large_collection_is_divided_into_cells_and_nothing_is_lost(
         pass
     for number in (1, 155, 200, 299):
         text = documents[number].text
-        best = max(index.candidates("c", text, now=0.0)[1], key=lambda one: one.cosine or 0)
+        best = max(index.find_candidates("c", text, now=0.0)[1], key=lambda one: one.cosine or 0)
         assert best.cosine == pytest.approx(1.0, abs=1e-3)
-    assert (index.waiting("c"), len(index.ids("c"))) == (0, 250)
+    assert (index.count_waiting("c"), len(index.document_ids("c"))) == (0, 250)

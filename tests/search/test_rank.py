@@ -7,38 +7,38 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from travois.search.database import Candidate, Document, Query
-from travois.search.lexical import words
-from travois.search.rank import groups, rank
+from travois.search.database import SearchCandidate, SearchDocument, SearchQuery
+from travois.search.lexical import split_index_terms
+from travois.search.rank import rank_documents, rank_groups
 
 MAY = datetime(2023, 5, 7, tzinfo=UTC).timestamp()
 NOW = datetime(2023, 9, 1, tzinfo=UTC).timestamp()
 
 
-def query(text: str) -> Query:
-    found = tuple(dict.fromkeys(words(text)))
-    return Query(text, found, dict.fromkeys(found, 1.0), NOW, 6.0)
+def query(text: str) -> SearchQuery:
+    found = tuple(dict.fromkeys(split_index_terms(text)))
+    return SearchQuery(text, found, dict.fromkeys(found, 1.0), NOW, 6.0)
 
 
-def candidate(id: str, *, lexical: float = 0.0, cosine: float | None = None) -> Candidate:
-    return Candidate(Document(id, id), (id,), lexical, cosine)
+def candidate(id: str, *, lexical: float = 0.0, cosine: float | None = None) -> SearchCandidate:
+    return SearchCandidate(SearchDocument(id, id), (id,), lexical, cosine)
 
 
 def turn(
     id: str, text: str, *, at: float = 0.0, group: str = "s", order: int = 0, who: str = ""
-) -> Candidate:
-    document = Document(id, text, group, order, at=at, who=who)
-    return Candidate(document, words(text), 0.0, None)
+) -> SearchCandidate:
+    document = SearchDocument(id, text, group, order, at=at, who=who)
+    return SearchCandidate(document, split_index_terms(text), 0.0, None)
 
 
-def asked(text: str, *candidates: Candidate) -> list[str]:
+def asked(text: str, *candidates: SearchCandidate) -> list[str]:
     """The order of the answers, each weighed by how many of the question's words it has."""
     wanted = query(text)
     weighed = [
         replace(one, lexical=float(sum(word in one.words for word in wanted.words)))
         for one in candidates
     ]
-    return [hit.id for hit in rank(wanted, weighed)]
+    return [hit.id for hit in rank_documents(wanted, weighed)]
 
 
 def test_words_and_meaning_count_together() -> None:
@@ -47,17 +47,17 @@ def test_words_and_meaning_count_together() -> None:
         candidate("words", lexical=4.0, cosine=0.1),
         candidate("both", lexical=4.0, cosine=0.6),
     ]
-    assert [hit.id for hit in rank(query("x"), found)] == ["both", "words", "neither"]
+    assert [hit.id for hit in rank_documents(query("x"), found)] == ["both", "words", "neither"]
 
 
 def test_without_vectors_the_words_decide() -> None:
     found = [candidate("few", lexical=1.0), candidate("many", lexical=3.0), candidate("none")]
-    assert [hit.id for hit in rank(query("x"), found)] == ["many", "few", "none"]
+    assert [hit.id for hit in rank_documents(query("x"), found)] == ["many", "few", "none"]
 
 
 def test_the_order_of_candidates_does_not_matter() -> None:
     found = [candidate(str(at), lexical=at / 7, cosine=at % 3 / 10) for at in range(9)]
-    assert rank(query("x"), found) == rank(query("x"), found[::-1])
+    assert rank_documents(query("x"), found) == rank_documents(query("x"), found[::-1])
 
 
 def test_the_answer_to_a_question_is_found_by_the_question() -> None:
@@ -100,7 +100,9 @@ def test_neighbours_are_of_one_group() -> None:
 
 
 def test_documents_of_no_group_have_no_neighbours() -> None:
-    hits = rank(query("q"), [turn("a", "q?", group="", order=0), turn("b", "x", group="", order=1)])
+    hits = rank_documents(
+        query("q"), [turn("a", "q?", group="", order=0), turn("b", "x", group="", order=1)]
+    )
     assert {hit.score for hit in hits} == {0.0}
 
 
@@ -131,7 +133,7 @@ def test_a_question_about_a_time_prefers_what_was_said_then() -> None:
 
 def test_several_good_passages_say_more_for_a_session_than_one() -> None:
     found = [
-        Candidate(Document(f"{group}{order}", "", group, order), (), lexical, None)
+        SearchCandidate(SearchDocument(f"{group}{order}", "", group, order), (), lexical, None)
         for group, lexicals in {
             "one": (3.0, 0, 0),
             "more": (2.5, 2.5, 2.0),
@@ -139,12 +141,14 @@ def test_several_good_passages_say_more_for_a_session_than_one() -> None:
         }.items()
         for order, lexical in enumerate(lexicals)
     ]
-    assert [hit.id for hit in groups(query("x"), found)] == ["more", "one", "none"]
+    assert [hit.id for hit in rank_groups(query("x"), found)] == ["more", "one", "none"]
 
 
-def session(group: str, lexical: float, *, hours: float) -> Candidate:
+def session(group: str, lexical: float, *, hours: float) -> SearchCandidate:
     """The only passage of a session that began so many hours after another."""
-    return Candidate(Document(group, "", group, at=MAY + 3600 * hours), (), lexical, None)
+    return SearchCandidate(
+        SearchDocument(group, "", group, at=MAY + 3600 * hours), (), lexical, None
+    )
 
 
 def test_a_session_soon_before_or_after_a_good_one_is_found_with_it() -> None:
@@ -155,18 +159,19 @@ def test_a_session_soon_before_or_after_a_good_one_is_found_with_it() -> None:
         session("some", 3.0, hours=40),
         session("day after", 0.0, hours=24),
     ]
-    ranked = [hit.id for hit in groups(query("x"), found)]
+    ranked = [hit.id for hit in rank_groups(query("x"), found)]
     assert ranked == ["good", "next", "before", "some", "day after"]
-    elsewhere = groups(query("x"), found, places={"next": "/other"})
+    elsewhere = rank_groups(query("x"), found, places={"next": "/other"})
     assert [hit.id for hit in elsewhere][:3] == ["good", "before", "some"]
 
 
 def test_sessions_of_no_known_time_are_not_beside_each_other() -> None:
     found = [
-        Candidate(Document(id, "", id), (), weight, None) for id, weight in (("a", 9), ("b", 0))
+        SearchCandidate(SearchDocument(id, "", id), (), weight, None)
+        for id, weight in (("a", 9), ("b", 0))
     ]
-    assert [hit.score for hit in groups(query("x"), found)] == [1.0, -1.0]
+    assert [hit.score for hit in rank_groups(query("x"), found)] == [1.0, -1.0]
 
 
 def test_nothing_is_found_among_nothing() -> None:
-    assert (rank(query("x"), []), groups(query("x"), [])) == ([], [])
+    assert (rank_documents(query("x"), []), rank_groups(query("x"), [])) == ([], [])

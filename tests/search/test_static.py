@@ -10,7 +10,7 @@ from operator import mul
 
 import pytest
 
-from travois.search.embedder import Static
+from travois.search.embedder import StaticEmbedder
 
 ALONE = """
 import sys
@@ -21,11 +21,11 @@ print(sorted({"numpy", "tokenizers", "ctypes"} & sys.modules.keys()))
 
 
 @pytest.fixture(scope="module")
-def table() -> Static:
-    return Static()
+def table() -> StaticEmbedder:
+    return StaticEmbedder()
 
 
-def rows(table: Static, *texts: str) -> list[array[float]]:
+def rows(table: StaticEmbedder, *texts: str) -> list[array[float]]:
     values = array("f", table.encode(texts))
     return [values[at : at + table.size] for at in range(0, len(values), table.size)]
 
@@ -35,7 +35,7 @@ def test_it_needs_nothing_that_is_not_in_the_standard_library() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_texts_of_like_meaning_are_near(table: Static) -> None:
+def test_texts_of_like_meaning_are_near(table: StaticEmbedder) -> None:
     asked, near, far = rows(
         *(table, "How do we store sessions?", "Session data lives in Redis."),
         "The cat sat on the mat.",
@@ -43,7 +43,7 @@ def test_texts_of_like_meaning_are_near(table: Static) -> None:
     assert sum(map(mul, asked, near)) > 0.35 > 0.1 > sum(map(mul, asked, far))
 
 
-def test_a_row_is_of_unit_length_in_any_company_or_says_nothing(table: Static) -> None:
+def test_a_row_is_of_unit_length_in_any_company_or_says_nothing(table: StaticEmbedder) -> None:
     texts = ["", "x", "a longer text " * 30, "日本語", "y" * 300, "\ud800\0", "word " * 5000]
     together = rows(table, *texts)
     assert together == [row for text in texts for row in rows(table, text)]

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from travois.search.rank import Span, spoken
+from travois.search.rank import TimeSpan, find_time_span
 
 NOW = datetime(2023, 6, 16, 15, 30, tzinfo=UTC).timestamp()
 
 
-def days(first: str, end: str) -> Span:
-    return Span(
+def days(first: str, end: str) -> TimeSpan:
+    return TimeSpan(
         *(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() for day in (first, end))
     )
 
@@ -40,7 +40,7 @@ def days(first: str, end: str) -> Span:
     ],
 )
 def test_a_time_in_a_text_is_understood(text: str, first: str, end: str) -> None:
-    assert spoken(text, now=NOW) == days(first, end)
+    assert find_time_span(text, now=NOW) == days(first, end)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_time_in_a_text_is_understood(text: str, first: str, end: str) -> None
     ["", "it may break", "we march on", "port 8080", "99999 years"],
 )
 def test_what_speaks_of_no_time_has_none(text: str) -> None:
-    assert spoken(text, now=NOW) is None
+    assert find_time_span(text, now=NOW) is None
 
 
 def test_a_time_outside_a_span_is_some_seconds_away() -> None:

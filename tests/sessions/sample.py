@@ -22,7 +22,7 @@ from travois.core.facts import (
 )
 from travois.core.models import ModelCard
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions.log_file import SessionLog
 
 EPOCH = Epoch(ModelCard("lab", "echo-1", "chat"), system="Be brief.")
@@ -62,7 +62,7 @@ def write(folder: Path, *, first: Opened | None = None, then: list[AnyFact] | No
 
 def recorded(folder: Path, number: int, *, first: Opened | None = None) -> None:
     """A session with a request before each reply, as the engine would have sent it."""
-    encoder = Encoder(lambda name: b"")
+    encoder = RequestEncoder(lambda name: b"")
     with SessionLog.create(folder, first or opened(folder.name), clock=clock()) as log:
         view = project_view(log.read())
         for fact in (EPOCH, *turns(number, start=len(view.ids))):

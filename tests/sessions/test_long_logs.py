@@ -13,7 +13,7 @@ from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
 from travois.core.legality import find_send_blocker
 from travois.core.tokens import context_tokens
 from travois.core.view import project_view
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.sessions import scan
 from travois.sessions.log_file import SessionLog, read_history
 from travois.sessions.session import Session
@@ -83,8 +83,8 @@ def test_nothing_is_sent_before_it_is_compacted_and_then_what_the_log_says(tmp_p
         session.append(Compacted(first.seq, last.seq, (Text("so far"),), "notes"))
         assert session.view.omitted == 0
         assert session.view.items == project_view(log.read()).items
-        sent = Encoder(lambda name: b"").build_request(session.view)
-        again = Encoder(lambda name: b"").build_request(project_view(log.read()))
+        sent = RequestEncoder(lambda name: b"").build_request(session.view)
+        again = RequestEncoder(lambda name: b"").build_request(project_view(log.read()))
         assert (sent.digest, sent.body) == (again.digest, again.body)
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.compat.sessions.writing import TALK, claude, codex, put
 from tests.sessions.sample import EPOCH, write
 from travois.compat.sessions import search as taken
-from travois.compat.sessions.format import Recorded, Spoken
-from travois.compat.sessions.search import Known, Progress, SessionIndex
+from travois.compat.sessions.format import RecordedSession, RecordedTurn
+from travois.compat.sessions.search import IndexedSession, IndexProgress, SessionIndex
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
 from travois.sessions.home import TravoisHome
@@ -20,7 +20,7 @@ from travois.sessions.home import TravoisHome
 KEY = "sk-ant-" + "a1B2" * 8
 
 
-def always(_: Progress) -> bool:
+def always(_: IndexProgress) -> bool:
     return True
 
 
@@ -32,7 +32,7 @@ def index(tmp_path: Path) -> SessionIndex:
 
 def session(home: Path, name: str, *texts: str) -> Path:
     """A session of another agent with these prompts."""
-    turns = [Spoken("user", text, float(number)) for number, text in enumerate(texts)]
+    turns = [RecordedTurn("user", text, float(number)) for number, text in enumerate(texts)]
     return put(home / ".claude" / "projects" / "-w" / f"{name}.jsonl", claude(turns))
 
 
@@ -42,24 +42,28 @@ def found(index: SessionIndex, text: str) -> list[str]:
 
 def test_a_session_is_found_by_what_was_said_in_it(index: SessionIndex, tmp_path: Path) -> None:
     path = put(tmp_path / ".claude" / "projects" / "-w" / "abc.jsonl", claude(TALK))
-    put(tmp_path / ".codex" / "sessions" / "rollout-1.jsonl", codex([Spoken("user", "hello")]))
-    assert index.refresh(always) == Progress(2, 0, read=2)
+    put(
+        tmp_path / ".codex" / "sessions" / "rollout-1.jsonl", codex([RecordedTurn("user", "hello")])
+    )
+    assert index.refresh(always) == IndexProgress(2, 0, read=2)
     (match,) = index.search("why was redis dropped", limit=5, now=0.0)
     stat = path.stat()
     stamp = f"{stat.st_size} {stat.st_mtime_ns}"
     title = "why did we drop redis"
-    known = Known("claude", "abc", str(path), stamp, "/w", 1003.0, title, match.session.passages)
+    known = IndexedSession(
+        "claude", "abc", str(path), stamp, "/w", 1003.0, title, match.session.passages
+    )
     assert match.session == known
-    assert match.session.resume == "claude --resume abc"
+    assert match.session.resume_command == "claude --resume abc"
     assert match.passages[0].text == "why did we drop redis"
 
 
 def test_files_errors_and_plans_can_be_found(index: SessionIndex, tmp_path: Path) -> None:
     plan = Call("p", "TodoWrite", json.dumps({"todos": [{"content": "migrate the ledger"}]}))
     patch = Call("q", "apply_patch", json.dumps({"input": "*** Update File: src/banking.py\n+x"}))
-    turns = [*TALK, Spoken("model", "", 1004.0, (plan, patch))]
-    recorded = Recorded("claude", "abc", tmp_path, "/w", 0.0, "title", tuple(turns))
-    assert [(one.who, one.text) for one in taken.passages(recorded, group="g")] == [
+    turns = [*TALK, RecordedTurn("model", "", 1004.0, (plan, patch))]
+    recorded = RecordedSession("claude", "abc", tmp_path, "/w", 0.0, "title", tuple(turns))
+    assert [(one.who, one.text) for one in taken.build_passages(recorded, group="g")] == [
         ("user", "why did we drop redis"),
         ("model", "Let me look."),
         ("tool", "no such file"),
@@ -71,8 +75,10 @@ def test_files_errors_and_plans_can_be_found(index: SessionIndex, tmp_path: Path
 
 def test_long_texts_are_several_passages_that_lose_nothing(tmp_path: Path) -> None:
     text = " ".join(f"word{number}" for number in range(1000))
-    turns = (Spoken("user", text),)
-    pieces = taken.passages(Recorded("a", "b", tmp_path, "", 0.0, "", turns), group="g")
+    turns = (RecordedTurn("user", text),)
+    pieces = taken.build_passages(
+        RecordedSession("a", "b", tmp_path, "", 0.0, "", turns), group="g"
+    )
     assert " ".join(piece.text for piece in pieces) == text
     assert max(len(piece.text) for piece in pieces) <= 1250
     assert [piece.order for piece in pieces] == list(range(len(pieces)))
@@ -92,11 +98,11 @@ def test_secrets_are_not_in_the_index(index: SessionIndex, tmp_path: Path) -> No
 
 def test_only_what_changed_is_read_again(index: SessionIndex, tmp_path: Path) -> None:
     paths = [session(tmp_path, f"s{number}", f"topic{number}") for number in range(1000)]
-    assert index.refresh(always) == Progress(1000, 0, read=1000)
-    assert index.refresh(always) == Progress(1000, 0, read=0)
+    assert index.refresh(always) == IndexProgress(1000, 0, read=1000)
+    assert index.refresh(always) == IndexProgress(1000, 0, read=0)
     session(tmp_path, "s7", "topic7", "and zeppelins")
     os.utime(paths[8], ns=(1, 1))
-    assert index.refresh(always) == Progress(1000, 0, read=2)
+    assert index.refresh(always) == IndexProgress(1000, 0, read=2)
     assert found(index, "zeppelins") == ["s7"]
 
 
@@ -109,7 +115,7 @@ def test_what_is_gone_is_not_found(index: SessionIndex, tmp_path: Path) -> None:
     session(tmp_path, "shorter", "hello")
     index.refresh(always)
     assert found(index, "zeppelins") == []
-    assert [one.id for one in index.known().values()] == ["shorter"]
+    assert [one.id for one in index.list_sessions().values()] == ["shorter"]
 
 
 def test_it_reads_no_longer_than_it_may_and_goes_on_later(
@@ -119,9 +125,9 @@ def test_it_reads_no_longer_than_it_may_and_goes_on_later(
     for number, tree in enumerate(trees):
         path = session(tmp_path, f"s{number}", tree)
         os.utime(path, (number, number))
-    assert index.refresh(lambda progress: progress.read < 2) == Progress(2, 3, read=2)
+    assert index.refresh(lambda progress: progress.read < 2) == IndexProgress(2, 3, read=2)
     assert [found(index, tree) for tree in trees] == [[], [], [], ["s3"], ["s4"]]
-    assert index.refresh(always) == Progress(5, 0, read=3)
+    assert index.refresh(always) == IndexProgress(5, 0, read=3)
 
 
 @pytest.mark.parametrize("harm", ["deleted", "corrupt"])
@@ -138,7 +144,7 @@ def test_an_index_that_is_lost_is_made_again(
         path.write_bytes(b"not a database at all" * 100)
         for ending in ("-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
-    assert index.refresh(always) == Progress(1, 0, read=1)
+    assert index.refresh(always) == IndexProgress(1, 0, read=1)
     assert found(index, "zeppelins") == ["abc"]
 
 
@@ -146,14 +152,14 @@ def test_while_another_process_reads_this_one_only_looks(
     index: SessionIndex, tmp_path: Path
 ) -> None:
     session(tmp_path, "abc", "zeppelins")
-    seen: list[Progress] = []
+    seen: list[IndexProgress] = []
 
-    def meanwhile(progress: Progress) -> bool:
+    def meanwhile(progress: IndexProgress) -> bool:
         seen.append(index.refresh(always))
         return True
 
-    assert index.refresh(meanwhile) == Progress(1, 0, read=1)
-    assert seen == [Progress(0, 1, read=0)]
+    assert index.refresh(meanwhile) == IndexProgress(1, 0, read=1)
+    assert seen == [IndexProgress(0, 1, read=0)]
 
 
 def test_agents_that_are_not_wanted_are_not_in_it(index: SessionIndex, tmp_path: Path) -> None:
@@ -161,7 +167,7 @@ def test_agents_that_are_not_wanted_are_not_in_it(index: SessionIndex, tmp_path:
     index.refresh(always)
     environ = {"HOME": str(tmp_path), "TRAVOIS_HOME": str(tmp_path / "travois")}
     own = SessionIndex(TravoisHome(tmp_path / "travois"), environ, agents=("travois",))
-    assert own.refresh(always) == Progress(0, 0)
+    assert own.refresh(always) == IndexProgress(0, 0)
     assert found(own, "zeppelins") == []
 
 

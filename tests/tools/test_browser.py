@@ -20,7 +20,7 @@ from travois.core.content import Media, Text
 from travois.core.errors import UserError
 from travois.permissions.access import Access
 from travois.ports.tool import ToolError
-from travois.providers.http.fetch import lookup
+from travois.providers.http.fetch import look_up_addresses
 from travois.sandbox.network import is_reachable_address
 from travois.tools.web.browser import NO_IMAGES_ERROR, NO_PAGE_ERROR, create_browser_tool
 from travois.tools.web.chromium import Chromium, driver_problem, find_browser, first_error_line
@@ -76,7 +76,7 @@ def chromium() -> Iterator[Chromium]:
 
 async def stranger(host: str, port: int) -> Sequence[str]:
     """Stands for the open internet, where `stranger.test` is served by this machine."""
-    return ("127.0.0.1",) if host == "stranger.test" else await lookup(host, port)
+    return ("127.0.0.1",) if host == "stranger.test" else await look_up_addresses(host, port)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from tests.providers.raw import Peer, Server, answer, serve
 from travois.core.errors import UserError
 from travois.ports.web_search import SearchQuery
-from travois.providers.search_endpoint import EndpointSearch, endpoint
-from travois.providers.web_search import Hit
+from travois.providers.search_endpoint import EndpointSearch, resolve_search_endpoint
+from travois.providers.web_search import SearchHit
 
 PAGE = {"title": "T", "url": "https://a.org/x", "content": "words", "date": "2026"}
 OTHER = {**PAGE, "url": "https://evil-a.org/x"}
@@ -32,8 +32,8 @@ def desk(body: object, *headers: str, status: str = "200 OK") -> Iterator[Server
 
 def searched(
     kind: str, wanted: SearchQuery, *, env: dict[str, str], **given: str
-) -> tuple[Hit, ...]:
-    search = EndpointSearch(endpoint(kind, given), env).search
+) -> tuple[SearchHit, ...]:
+    search = EndpointSearch(resolve_search_endpoint(kind, given), env).search
     return anyio.run(search, wanted).hits
 
 
@@ -42,7 +42,7 @@ def test_brave_is_asked_with_its_key_and_read_in_its_own_shape() -> None:
     with desk({"web": {"results": rows}}) as server:
         env = {"BRAVE_API_KEY": "k1"}
         hits = searched("brave", SearchQuery("a & b", never=("b.org",)), env=env, url=server.url)
-    assert hits == (Hit("https://a.org/x", "T", "words", "1 day ago"),)
+    assert hits == (SearchHit("https://a.org/x", "T", "words", "1 day ago"),)
     head = server.requests[0].split(b"\r\n")
     assert head[0] == (b"GET /res/v1/web/search?q=a%20%26%20b%20-site%3Ab.org&count=10 HTTP/1.1")
     assert b"x-subscription-token: k1" in [line.lower() for line in head]
@@ -52,7 +52,7 @@ def test_tavily_is_posted_to_and_a_query_cannot_end_its_text() -> None:
     with desk({"results": [{**PAGE, "published_date": "2026"}]}) as server:
         env = {"TAVILY_API_KEY": "k2"}
         hits = searched("tavily", SearchQuery('say "hi"'), env=env, url=server.url)
-    assert hits == (Hit("https://a.org/x", "T", "words", "2026"),)
+    assert hits == (SearchHit("https://a.org/x", "T", "words", "2026"),)
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /search ") and b"authorization: bearer k2" in head.lower()
     assert json.loads(body) == {"query": 'say "hi"', "max_results": 10}
@@ -63,7 +63,7 @@ def test_any_address_with_json_can_be_described() -> None:
         given = {"results": "data.items", "title": "name", "link": "at.href"}
         url = f"{server.url}/?find={{query}}&n={{count}}"
         hits = searched("json", SearchQuery("é"), env={}, url=url, **given)
-    assert hits == (Hit("https://a.org/x", "T"),)
+    assert hits == (SearchHit("https://a.org/x", "T"),)
     assert server.requests[0].startswith(b"GET /?find=%C3%A9&n=10 ")
 
 
@@ -99,4 +99,4 @@ def test_a_missing_key_or_a_senseless_address_is_told() -> None:
         ({"url": "https://a.org/"}, "no {query}"),
     ):
         with pytest.raises(UserError, match=why):
-            endpoint("json", given)
+            resolve_search_endpoint("json", given)

@@ -24,7 +24,7 @@ from travois.acp.protocol import (
     PermissionReply,
     PromptBlock,
 )
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.core.content import Call, Media, Text, TextOrMedia
 from travois.core.display_text import escape_invisible
 from travois.core.facts import User
@@ -67,7 +67,7 @@ class EditorUser:
         self._capabilities = capabilities
         self._told: dict[str, anyio.Event] = {}
         self.session = ""
-        self.describe: Callable[[Call], Object] = lambda call: {"toolCallId": call.id}
+        self.describe: Callable[[Call], JsonObject] = lambda call: {"toolCallId": call.id}
         """Builds the JSON of a call."""
 
     def call_shown_event(self, call: str) -> anyio.Event:
@@ -117,9 +117,9 @@ class EditorUser:
         found = tuple(answer for answer in answers if answer is not None)
         return found if len(found) == len(inquiry.choices) else None
 
-    async def _request_permission(self, call: Object, options: list[Json]) -> str | None:
+    async def _request_permission(self, call: JsonObject, options: list[Json]) -> str | None:
         """Ask for one of the options; return None if the question was cancelled."""
-        body: Object = {"sessionId": self.session, "toolCall": call, "options": options}
+        body: JsonObject = {"sessionId": self.session, "toolCall": call, "options": options}
         found = await self._ask("session/request_permission", body)
         try:
             outcome = msgspec.json.decode(found, type=PermissionReply).outcome
@@ -134,7 +134,7 @@ class EditorUser:
             _option_json(number, _option_label(one.label, one.description), kind=kind)
             for number, (one, kind) in enumerate(zip(choice.options, kinds, strict=True))
         ]
-        call: Object = {
+        call: JsonObject = {
             "toolCallId": inquiry.call,
             "title": escape_invisible(choice.question),
             "kind": "switch_mode" if inquiry.plan else "other",
@@ -149,11 +149,11 @@ class EditorUser:
 
     async def _ask_form(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         names = [f"q{number}" for number, _ in enumerate(inquiry.choices, 1)]
-        fields: Object = {
+        fields: JsonObject = {
             n: _form_field_json(one) for n, one in zip(names, inquiry.choices, strict=True)
         }
-        schema: Object = {"type": "object", "properties": fields, "required": list[Json](names)}
-        body: Object = {"sessionId": self.session, "toolCallId": inquiry.call, "mode": "form"}
+        schema: JsonObject = {"type": "object", "properties": fields, "required": list[Json](names)}
+        body: JsonObject = {"sessionId": self.session, "toolCallId": inquiry.call, "mode": "form"}
         asked = "\n".join(escape_invisible(one.question) for one in inquiry.choices)
         answer = await self._ask(
             "elicitation/create", {**body, "message": asked, "requestedSchema": schema}
@@ -166,7 +166,9 @@ class EditorUser:
         return said if all(said) else None
 
 
-def _question_call_json(describe: Callable[[Call], Object], question: PermissionQuestion) -> Object:
+def _question_call_json(
+    describe: Callable[[Call], JsonObject], question: PermissionQuestion
+) -> JsonObject:
     """Build the call with its effects and why it needs approval, in full."""
     told = describe(Call(question.call, question.tool, question.args))
     planned = told.get("content")
@@ -189,7 +191,7 @@ def _form_field_json(choice: Choice) -> Json:
         {"const": one.label, "title": escape_invisible(_option_label(one.label, one.description))}
         for one in choice.options
     ]
-    about: Object = {"title": escape_invisible(choice.header or choice.question)}
+    about: JsonObject = {"title": escape_invisible(choice.header or choice.question)}
     about["description"] = escape_invisible(choice.question)
     if choice.several:
         return {**about, "type": "array", "items": {"anyOf": options}}

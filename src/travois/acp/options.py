@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.compose.hooks import fire_model_switch
 from travois.compose.models import model_catalog
 from travois.compose.options import Options
@@ -37,7 +37,7 @@ class SessionChoices:
         """The current model."""
         return self._session.crew.model
 
-    def modes_json(self) -> Object:
+    def modes_json(self) -> JsonObject:
         """Return the modes, for editors without config options."""
         listed: list[Json] = [
             {"id": mode, "name": name, "description": what}
@@ -61,7 +61,7 @@ class SessionChoices:
             _select_option_json("model", "Model", self.model.name, options=models),
         ]
 
-    def config_option_update(self, *, mode: str = "") -> Object:
+    def config_option_update(self, *, mode: str = "") -> JsonObject:
         """Return the update for changed options."""
         told = self.config_options(mode=mode)
         return {"sessionUpdate": "config_option_update", "configOptions": told}
@@ -93,7 +93,7 @@ class SessionChoices:
 
 
 def _select_option_json(id: str, name: str, value: str, *, options: list[Json]) -> Json:
-    told: Object = {"type": "select", "id": id, "name": name, "category": id}
+    told: JsonObject = {"type": "select", "id": id, "name": name, "category": id}
     return {**told, "currentValue": value, "options": options}
 
 
@@ -103,7 +103,7 @@ def reachable_model_names(options: Options) -> tuple[str, ...]:
     return tuple(
         name
         for name in among.models
-        if _has_api_key(catalog.resolve(name, os.environ, among=among), among)
+        if _has_api_key(catalog.resolve_model(name, os.environ, among=among), among)
     )
 
 
@@ -111,17 +111,17 @@ def needs_api_key(options: Options) -> bool:
     """Tell whether no session can start because no API key is set."""
     loaded = load_workspace(options)[1]
     among, chosen = model_catalog(loaded), loaded.settings.model
-    if not chosen.strip() and not catalog.configured(os.environ, among=among):
+    if not chosen.strip() and not catalog.has_default_model(os.environ, among=among):
         return True
     try:
-        return not _has_api_key(catalog.resolve(chosen, os.environ, among=among), among)
+        return not _has_api_key(catalog.resolve_model(chosen, os.environ, among=among), among)
     except UserError:
         return False
 
 
 def _has_api_key(model: ModelCard, among: catalog.Catalog) -> bool:
     try:
-        catalog.endpoint(model, os.environ, among=among)
+        catalog.resolve_endpoint(model, os.environ, among=among)
     except UserError:
         return False
     return True

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.core.errors import UserError
 from travois.core.json import encode_json
 from travois.headless import prompt_input
@@ -229,7 +229,7 @@ REQUEST_CANCELLED = -32800
 AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 RequestId = int | str | None
-AskEditor = Callable[[str, Object], Awaitable[msgspec.Raw]]
+AskEditor = Callable[[str, JsonObject], Awaitable[msgspec.Raw]]
 """Sends a request to the editor; raises `Declined`."""
 
 
@@ -245,7 +245,7 @@ class MethodHandler(msgspec.Struct, frozen=True):
     """The handler of a method, and the type of its parameters."""
 
     takes: type[msgspec.Struct]
-    run: Callable[[Any], Awaitable[Object]]
+    run: Callable[[Any], Awaitable[JsonObject]]
 
 
 class AcpConnection:
@@ -271,11 +271,11 @@ class AcpConnection:
         for waiting in self._waiting.values():
             waiting.over.set()
 
-    def notify(self, method: str, params: Object) -> None:
+    def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
         self._write_message({"method": method, "params": params})
 
-    async def request(self, method: str, params: Object) -> msgspec.Raw:
+    async def request(self, method: str, params: JsonObject) -> msgspec.Raw:
         """Send a request and return the reply; raise `Declined`."""
         if not self._open:
             raise HostDeclined(HOST_GONE)
@@ -291,7 +291,7 @@ class AcpConnection:
             raise HostDeclined(waiting.why)
         return waiting.answer
 
-    def _write_message(self, body: Object) -> None:
+    def _write_message(self, body: JsonObject) -> None:
         left = memoryview(encode_json({"jsonrpc": "2.0", **body}) + b"\n")
         try:
             while left:
@@ -300,7 +300,7 @@ class AcpConnection:
             self._hearing.cancel()
 
     def _write_error(self, id: RequestId, code: int, why: str) -> None:
-        error: Object = {"code": code, "message": why}
+        error: JsonObject = {"code": code, "message": why}
         self._write_message({"id": id, "error": error})
 
     def _handle_line(self, line: bytes, group: TaskGroup) -> None:

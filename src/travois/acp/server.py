@@ -36,7 +36,7 @@ from travois.acp.protocol import (
     SetModeParams,
 )
 from travois.acp.session import AcpSession
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.providers import catalog
@@ -53,7 +53,7 @@ API_KEY_HINT = (
     "Set the API key of a provider, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, in the "
     "environment in which the editor starts Travois. `travois models` lists all providers."
 )
-AGENT_CAPABILITIES: Object = {
+AGENT_CAPABILITIES: JsonObject = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
     "mcpCapabilities": {"http": True, "sse": True},
@@ -76,7 +76,7 @@ class AcpServer:
 
     def method_handlers(self) -> Mapping[str, MethodHandler]:
         """Return the handler of each method."""
-        ways: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Awaitable[Object]]]] = {
+        ways: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Awaitable[JsonObject]]]] = {
             "initialize": (InitializeParams, self._initialize),
             "authenticate": (AuthenticateParams, self._authenticate),
             "logout": (EmptyParams, self._logout),
@@ -100,41 +100,41 @@ class AcpServer:
         for talk in self._open.values():
             self._group.start_soon(talk.leave)
 
-    async def _initialize(self, asked: InitializeParams) -> Object:
+    async def _initialize(self, asked: InitializeParams) -> JsonObject:
         self._able = asked.client_capabilities or ClientCapabilities()
-        info: Object = {"name": "travois", "title": "Travois", "version": __version__}
-        told: Object = {
+        info: JsonObject = {"name": "travois", "title": "Travois", "version": __version__}
+        told: JsonObject = {
             "protocolVersion": PROTOCOL_VERSION,
             "agentInfo": info,
             "agentCapabilities": AGENT_CAPABILITIES,
         }
         return {**told, "authMethods": [_auth_method_json()]}
 
-    async def _authenticate(self, asked: AuthenticateParams) -> Object:
+    async def _authenticate(self, asked: AuthenticateParams) -> JsonObject:
         if asked.method_id != AUTH_METHOD_ID:
             raise AcpError(INVALID_PARAMS, f"Unknown authentication method {asked.method_id!r}")
         if needs_api_key(self._options):
             raise AcpError(AUTH_REQUIRED, f"No API key is set. {API_KEY_HINT}")
         return {}
 
-    async def _logout(self, asked: EmptyParams) -> Object:
+    async def _logout(self, asked: EmptyParams) -> JsonObject:
         raise AcpError(
             METHOD_NOT_FOUND, "Travois has no login: it reads API keys from its environment."
         )
 
-    async def _new_session(self, asked: NewSessionParams) -> Object:
+    async def _new_session(self, asked: NewSessionParams) -> JsonObject:
         talk = await self._open_session(self._session_options(asked))
         return {"sessionId": talk.id, **talk.session_json()}
 
-    async def _load_session(self, asked: ExistingSessionParams) -> Object:
+    async def _load_session(self, asked: ExistingSessionParams) -> JsonObject:
         talk = await self._reopen_session(asked)
         talk.replay()
         return talk.session_json()
 
-    async def _resume_session(self, asked: ExistingSessionParams) -> Object:
+    async def _resume_session(self, asked: ExistingSessionParams) -> JsonObject:
         return (await self._reopen_session(asked)).session_json()
 
-    async def _fork_session(self, asked: ExistingSessionParams) -> Object:
+    async def _fork_session(self, asked: ExistingSessionParams) -> JsonObject:
         if not _find_session_summary(asked.session_id).first_prompt:
             raise UserError("Nothing to fork yet: send a message first")
         options = replace(self._session_options(asked), resume=asked.session_id, fork=True)
@@ -163,7 +163,7 @@ class AcpServer:
             self._group.start_soon(talk.leave)
         return talk
 
-    async def _close_session(self, asked: SessionParams) -> Object:
+    async def _close_session(self, asked: SessionParams) -> JsonObject:
         self._find_open_session(asked.session_id)
         await self._close_if_open(asked.session_id)
         return {}
@@ -173,7 +173,7 @@ class AcpServer:
         if (talk := self._open.pop(id, None)) is not None:
             await talk.leave()
 
-    async def _delete_session(self, asked: SessionParams) -> Object:
+    async def _delete_session(self, asked: SessionParams) -> JsonObject:
         """Move a session to the trash; a missing one is no error."""
         await self._close_if_open(asked.session_id)
         home = _locate_home()
@@ -183,7 +183,7 @@ class AcpServer:
                 _discard_session(home, summary, everything)
         return {}
 
-    async def _list_sessions(self, asked: ListSessionsParams) -> Object:
+    async def _list_sessions(self, asked: ListSessionsParams) -> JsonObject:
         found = [one for one in list_sessions(_locate_home()) if one.cwd and one.first_prompt]
         if asked.cwd is not None:
             _require_absolute(asked.cwd)
@@ -191,18 +191,18 @@ class AcpServer:
             found = [one for one in found if one.cwd in places]
         if asked.cursor is not None:
             found = _sessions_after(found, asked.cursor)
-        told: Object = {"sessions": [_session_json(one) for one in found[:SESSIONS_PER_PAGE]]}
+        told: JsonObject = {"sessions": [_session_json(one) for one in found[:SESSIONS_PER_PAGE]]}
         return told | (
             {"nextCursor": _encode_cursor(found[SESSIONS_PER_PAGE - 1])}
             if len(found) > SESSIONS_PER_PAGE
             else {}
         )
 
-    async def _set_mode(self, asked: SetModeParams) -> Object:
+    async def _set_mode(self, asked: SetModeParams) -> JsonObject:
         await self._apply_choice(self._find_open_session(asked.session_id), "mode", asked.mode_id)
         return {}
 
-    async def _set_config_option(self, asked: SetConfigOptionParams) -> Object:
+    async def _set_config_option(self, asked: SetConfigOptionParams) -> JsonObject:
         talk = self._find_open_session(asked.session_id)
         await self._apply_choice(talk, asked.config_id, str(asked.value))
         return {"configOptions": talk.choices.config_options()}
@@ -213,10 +213,10 @@ class AcpServer:
         except UserError as fault:
             raise AcpError(INVALID_PARAMS, str(fault)) from None
 
-    async def _prompt(self, asked: PromptParams) -> Object:
+    async def _prompt(self, asked: PromptParams) -> JsonObject:
         return await self._find_open_session(asked.session_id).prompt(asked.prompt)
 
-    async def _cancel(self, asked: SessionParams) -> Object:
+    async def _cancel(self, asked: SessionParams) -> JsonObject:
         self._find_open_session(asked.session_id).cancel()
         return {}
 
@@ -247,10 +247,10 @@ class AcpServer:
 def _auth_method_json() -> Json:
     """Describe the authentication method: an API key of any provider, from the environment."""
     names = dict.fromkeys(
-        name for one in catalog.catalog().providers.values() for name in one.key_env
+        name for one in catalog.load_catalog().providers.values() for name in one.key_env
     )
     keys: list[Json] = [{"name": name, "secret": True, "optional": True} for name in names]
-    told: Object = {"id": AUTH_METHOD_ID, "name": "API key", "description": API_KEY_HINT}
+    told: JsonObject = {"id": AUTH_METHOD_ID, "name": "API key", "description": API_KEY_HINT}
     return {**told, "type": "env_var", "vars": keys}
 
 
@@ -292,7 +292,7 @@ def _discard_session(
 
 def _session_json(summary: SessionSummary) -> Json:
     when = datetime.fromtimestamp(summary.updated, UTC).isoformat()
-    told: Object = {"sessionId": summary.id, "cwd": summary.cwd}
+    told: JsonObject = {"sessionId": summary.id, "cwd": summary.cwd}
     return {**told, "title": summary.title, "updatedAt": when}
 
 

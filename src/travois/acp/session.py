@@ -32,7 +32,7 @@ from travois.acp.protocol import (
     PromptBlock,
 )
 from travois.acp.updates import AcpUpdates, SubagentSteps, answer_update, fence_text, notice_update
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.compose import commands, mcp
 from travois.compose.options import Options
 from travois.compose.session_picker import SessionPicker
@@ -88,7 +88,7 @@ class EditorCommandHost:
             case None:
                 return content
 
-    def available_commands(self) -> Object:
+    def available_commands(self) -> JsonObject:
         """Return all commands, as an update."""
         offers: list[Json] = [
             _command_json(name, one.what, one.usage.partition(" ")[2])
@@ -124,7 +124,7 @@ class EditorCommandHost:
 
 
 def _command_json(name: str, what: str, hint: str) -> Json:
-    told: Object = {"name": name, "description": what}
+    told: JsonObject = {"name": name, "description": what}
     return {**told, "input": {"hint": hint}} if hint else told
 
 
@@ -137,7 +137,7 @@ STOP_REASONS: dict[EndReason, str] = {
     "aborted": "cancelled",
 }
 SESSION_CLOSED = "The session was closed."
-CANCELLED_REPLY: Object = {"stopReason": "cancelled"}
+CANCELLED_REPLY: JsonObject = {"stopReason": "cancelled"}
 
 
 class PromptJob:
@@ -146,9 +146,9 @@ class PromptJob:
     def __init__(self, said: PromptParts) -> None:
         self.said = said
         self.over = anyio.Event()
-        self.outcome: Object | AcpError = AcpError(INTERNAL_ERROR, SESSION_CLOSED)
+        self.outcome: JsonObject | AcpError = AcpError(INTERNAL_ERROR, SESSION_CLOSED)
 
-    def finish(self, outcome: Object | AcpError) -> None:
+    def finish(self, outcome: JsonObject | AcpError) -> None:
         """Set the outcome and wake the waiting request."""
         self.outcome = outcome
         self.over.set()
@@ -200,7 +200,7 @@ class AcpSession:
         self._told = 0
         """The last entry that was sent."""
         self._moved = anyio.Event()
-        self._offered: Object = {}
+        self._offered: JsonObject = {}
         self._steps = SubagentSteps()
         self.over = anyio.Event()
         """Set when the session is closed and its log is released."""
@@ -257,7 +257,7 @@ class AcpSession:
             job.finish(AcpError(INTERNAL_ERROR, why))
         self.over.set()
 
-    def session_json(self) -> Object:
+    def session_json(self) -> JsonObject:
         """Return the modes and options of an opened session."""
         return {"modes": self.choices.modes_json(), "configOptions": self.choices.config_options()}
 
@@ -276,7 +276,7 @@ class AcpSession:
         for update in self._teller.state_updates():
             self._send_update(update)
 
-    async def prompt(self, blocks: tuple[PromptBlock, ...]) -> Object:
+    async def prompt(self, blocks: tuple[PromptBlock, ...]) -> JsonObject:
         """Run a prompt after those before it; raise `Wrong`."""
         agent = self._session.crew.agent
         job = PromptJob(parse_prompt_blocks(blocks, agent.world.blobs, cwd=agent.world.root))
@@ -315,7 +315,7 @@ class AcpSession:
     async def _run_jobs(self) -> None:
         while await self._has_next_job():
             job = self._running = self._jobs.popleft() if self._jobs else PromptJob(EMPTY_PROMPT)
-            outcome: Object | AcpError = CANCELLED_REPLY
+            outcome: JsonObject | AcpError = CANCELLED_REPLY
             with anyio.CancelScope() as self._scope:
                 outcome = await self._answer_prompt(job.said)
             self._scope = None
@@ -351,7 +351,7 @@ class AcpSession:
         if await self._session.news():
             self._stirred.set()
 
-    async def _answer_prompt(self, said: PromptParts) -> Object | AcpError:
+    async def _answer_prompt(self, said: PromptParts) -> JsonObject | AcpError:
         try:
             found = await self._desk.run_or_pass(said.content)
             if not isinstance(found, str):
@@ -363,7 +363,7 @@ class AcpSession:
 
     async def _run_turn(
         self, content: tuple[TextOrMedia, ...], notes: tuple[User, ...]
-    ) -> Object | AcpError:
+    ) -> JsonObject | AcpError:
         """Run one turn; notes on attachments go first."""
         inbox = self._session.crew.agent.turn.inbox
         inbox.extend(notes)
@@ -379,9 +379,9 @@ class AcpSession:
         found = course.stop_reason()
         return found if isinstance(found, AcpError) else self._prompt_reply(found)
 
-    def _prompt_reply(self, stop: str) -> Object:
+    def _prompt_reply(self, stop: str) -> JsonObject:
         used = self._session.crew.agent.session.usage
-        usage: Object = {
+        usage: JsonObject = {
             "totalTokens": used.context,
             "inputTokens": used.input,
             "outputTokens": used.output,
@@ -391,7 +391,7 @@ class AcpSession:
         }
         return {"stopReason": stop, "usage": usage}
 
-    def _send_update(self, update: Object) -> None:
+    def _send_update(self, update: JsonObject) -> None:
         self._peer.notify("session/update", {"sessionId": self.id, "update": update})
 
     def _send_changed_commands(self) -> None:

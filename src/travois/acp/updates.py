@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from travois.acp.options import SessionChoices
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.context.compaction.compact import describe_compaction
 from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract_calls
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
@@ -30,7 +30,7 @@ from travois.presentation.items import (
     SessionItems,
     ToolCallItem,
 )
-from travois.providers.replies import Began, BlockKind, Grew
+from travois.providers.replies import BlockKind, Grew, ReplyBegan
 from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
@@ -56,9 +56,9 @@ class CallLocation(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def tool_call_json(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Object:
+def tool_call_json(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> JsonObject:
     """Build the JSON of a call before it runs."""
-    told: Object = {
+    told: JsonObject = {
         "toolCallId": item.id,
         "title": item.title(tools),
         "kind": item.kind,
@@ -95,10 +95,10 @@ def _decode_args(item: ToolCallItem, shape: type[T]) -> T | None:
         return None
 
 
-def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
+def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> JsonObject:
     """Build the JSON of a finished call."""
     assert item.result is not None
-    told: Object = {
+    told: JsonObject = {
         "toolCallId": item.id,
         "status": "failed" if item.is_error else "completed",
         "rawOutput": item.detail if item.result.detail else _clip_text(item.text),
@@ -151,7 +151,7 @@ def text_content(said: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
-def content_block(block: TextOrMedia, blobs: Blobs) -> Object:
+def content_block(block: TextOrMedia, blobs: Blobs) -> JsonObject:
     """Build a content block."""
     match block:
         case Text():
@@ -162,7 +162,7 @@ def content_block(block: TextOrMedia, blobs: Blobs) -> Object:
             return {"type": "text", "text": f"[{block.name or block.mime}]"}
 
 
-def image_block(block: Media, blobs: Blobs) -> Object:
+def image_block(block: Media, blobs: Blobs) -> JsonObject:
     """Build an image block; its name as text if the bytes are gone."""
     try:
         data = b64encode(blobs.get(block.blob)).decode()
@@ -209,7 +209,7 @@ class AcpUpdates:
         """True if the current reply was streamed."""
         self._titled = bool(agent.session.prompted)
 
-    def updates(self, event: Event) -> Iterator[Object]:
+    def updates(self, event: Event) -> Iterator[JsonObject]:
         """Yield the updates for an event."""
         match self._items.add(event):
             case Entry(fact=fact):
@@ -224,7 +224,7 @@ class AcpUpdates:
                 yield from self._result_updates(item)
             case NoticeItem(text=text) if text:
                 yield notice_update(text)
-            case Began():
+            case ReplyBegan():
                 self._message, self._streamed = str(uuid4()), False
             case Grew(kind=kind, text=text) if kind in CHUNK_UPDATES:
                 self._streamed = True
@@ -237,7 +237,7 @@ class AcpUpdates:
             case _:
                 pass
 
-    def replay(self, entry: Entry) -> Iterator[Object]:
+    def replay(self, entry: Entry) -> Iterator[JsonObject]:
         """Yield the updates for an entry of a resumed session."""
         match self._items.add(entry):
             case Entry(fact=User(origin="human", content=content)):
@@ -254,21 +254,21 @@ class AcpUpdates:
             case _:
                 pass
 
-    def state_updates(self) -> Iterator[Object]:
+    def state_updates(self) -> Iterator[JsonObject]:
         """Yield the todo list and the usage."""
         state = self._agent.session.state
         if todos := state.get("todos"):
             yield plan_update(todos)
         yield self.usage_update()
 
-    def usage_update(self) -> Object:
+    def usage_update(self) -> JsonObject:
         """Build the context and cost update."""
         session, card = self._agent.session, self._choices.model
-        cost: Object = {"amount": session.dollars, "currency": "USD"}
+        cost: JsonObject = {"amount": session.dollars, "currency": "USD"}
         used = context_tokens(session.view)
         return {"sessionUpdate": "usage_update", "used": used, "size": card.window, "cost": cost}
 
-    def describe_call(self, call: Call) -> Object:
+    def describe_call(self, call: Call) -> JsonObject:
         """Build the JSON of a call before it runs."""
         return tool_call_json(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
 
@@ -280,7 +280,7 @@ class AcpUpdates:
     def _cwd(self) -> str:
         return self._agent.session.state.get("cwd", self._agent.world.root)
 
-    def _entry_updates(self, fact: AnyFact) -> Iterator[Object]:
+    def _entry_updates(self, fact: AnyFact) -> Iterator[JsonObject]:
         match fact:
             case User(origin="human", content=content) if not self._titled:
                 self._titled = True
@@ -297,25 +297,25 @@ class AcpUpdates:
             case _:
                 pass
 
-    def _reply_chunks(self, item: ReplyItem) -> Iterator[Object]:
+    def _reply_chunks(self, item: ReplyItem) -> Iterator[JsonObject]:
         for block in item.fact.content:
             if isinstance(block, Text) and block.text:
                 yield self._chunk_update(CHUNK_UPDATES["text"], block.text)
             elif isinstance(block, Opaque) and block.text:
                 yield self._chunk_update(CHUNK_UPDATES["thinking"], block.text)
 
-    def _call_updates(self, item: ReplyItem) -> Iterator[Object]:
+    def _call_updates(self, item: ReplyItem) -> Iterator[JsonObject]:
         for call in filter(_is_shown, item.calls):
             told = tool_call_json(call, self._agent.tools.by_name, self._cwd)
             yield {"sessionUpdate": "tool_call", "status": "pending", **told}
 
-    def _result_updates(self, item: ToolCallItem) -> Iterator[Object]:
+    def _result_updates(self, item: ToolCallItem) -> Iterator[JsonObject]:
         if item.result is not None and _is_shown(item):
             yield _call_update(
                 finished_call_json(item, cwd=self._cwd, blobs=self._agent.world.blobs)
             )
 
-    def _change_updates(self, fact: Changed) -> Iterator[Object]:
+    def _change_updates(self, fact: Changed) -> Iterator[JsonObject]:
         match fact.what:
             case "todos":
                 yield plan_update(fact.value)
@@ -327,33 +327,33 @@ class AcpUpdates:
             case _:
                 pass
 
-    def _chunk_update(self, kind: str, text: str) -> Object:
-        content: Object = {"type": "text", "text": text}
+    def _chunk_update(self, kind: str, text: str) -> JsonObject:
+        content: JsonObject = {"type": "text", "text": text}
         return {"sessionUpdate": kind, "content": content, "messageId": self._message}
 
 
-def notice_update(text: str) -> Object:
+def notice_update(text: str) -> JsonObject:
     """Build the update for a notice."""
-    content: Object = {"type": "text", "text": f"· {text}\n"}
+    content: JsonObject = {"type": "text", "text": f"· {text}\n"}
     kind = "agent_thought_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
-def answer_update(text: str) -> Object:
+def answer_update(text: str) -> JsonObject:
     """Build the update for a slash command's answer."""
-    content: Object = {"type": "text", "text": text}
+    content: JsonObject = {"type": "text", "text": text}
     kind = "agent_message_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
-def title_update(text: str) -> Object:
+def title_update(text: str) -> JsonObject:
     """Build the update for the session's title."""
     line = " ".join(text.split())
     title = line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
     return {"sessionUpdate": "session_info_update", "title": title}
 
 
-def plan_update(todos: str) -> Object:
+def plan_update(todos: str) -> JsonObject:
     """Build the update for the todo list."""
     entries: list[Json] = [
         {"content": one.content, "status": one.status, "priority": "medium"}
@@ -367,7 +367,7 @@ def _is_shown(item: ToolCallItem) -> bool:
     return bool(item.name) and item.name not in TASK_LIST_TOOLS
 
 
-def _call_update(body: Object) -> Object:
+def _call_update(body: JsonObject) -> JsonObject:
     return {"sessionUpdate": "tool_call_update", **body}
 
 
@@ -398,17 +398,17 @@ class SubagentSteps:
         self._steps[call].extend(fresh)
         return bool(fresh)
 
-    def progress(self, now: AgentProgress, *, shown: bool) -> Object:
+    def progress(self, now: AgentProgress, *, shown: bool) -> JsonObject:
         """Build the update for a subagent's progress, with text while its call is unanswered."""
         self._now[now.call] = format_agent_progress(now)
-        about: Object = {"agentId": now.id, "doing": now.doing, "lastTool": now.tool}
+        about: JsonObject = {"agentId": now.id, "doing": now.doing, "lastTool": now.tool}
         about |= {"tokens": now.tokens, "costUsd": now.dollars}
         update = self.update(now.call) if shown else _new_call_update(now.call)
-        meta: Object = {AGENT_META_KEY: about}
+        meta: JsonObject = {AGENT_META_KEY: about}
         update["_meta"] = meta
         return update
 
-    def update(self, call: str) -> Object:
+    def update(self, call: str) -> JsonObject:
         """Build the update that shows all steps under the call."""
         lines = [line for line in (self._now.get(call, ""), *self._steps[call]) if line]
         update, content = _new_call_update(call), list[Json]()
@@ -417,5 +417,5 @@ class SubagentSteps:
         return update
 
 
-def _new_call_update(call: str) -> Object:
+def _new_call_update(call: str) -> JsonObject:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from travois.agents.types import FORK_TYPE, AgentType
 from travois.compat import codex, opencode
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
-from travois.compat.opencode import APART
+from travois.compat.opencode import HIDDEN_AGENT_KEY
 from travois.core.errors import UserError
 from travois.files import front_matter
 from travois.files.front_matter import FrontMatter, parse_nested_value
@@ -105,7 +105,7 @@ def _build_agent_type(told: FrontMatter, origin: str) -> AgentType:
         skills=tuple(_read_word_list(told, "skills")),
         spawns=tuple(_parse_spawnable_types(told)),
         greeting=_read_text(told, "initialPrompt"),
-        apart=_parse_boolean(told, APART),
+        apart=_parse_boolean(told, HIDDEN_AGENT_KEY),
         mode=_parse_permission_mode(told),
         max_turns=_parse_count(told, "maxTurns"),
         background=_parse_boolean(told, "background"),
@@ -213,7 +213,7 @@ def _find_ignored_values(told: FrontMatter) -> Iterator[tuple[str, str]]:
     for key in told.values:
         if key in IGNORED_KEYS:
             yield key, f"{key} is not supported here and is ignored"
-        elif key not in (*SUPPORTED_KEYS, "color", APART):
+        elif key not in (*SUPPORTED_KEYS, "color", HIDDEN_AGENT_KEY):
             near = find_nearest_word(key, SUPPORTED_KEYS)
             yield (
                 key,
@@ -305,13 +305,13 @@ def load_agent_types(
         _add_missing_types(found, _read_agent_folder(shelf, notices))
     theirs = {
         "project": (root, os.path.join(root, CODEX.folder)),
-        "user": (OPENCODE.home(environ), CODEX.home(environ)),
+        "user": (OPENCODE.find_home(environ), CODEX.find_home(environ)),
     }
     for level in (level for level in theirs if level in levels):
         own_word, (opencode_place, codex_place) = trusted or level == "user", theirs[level]
         tables = (
-            *(opencode.tabled(str(opencode_place)) if opencode_place else ()),
-            *(codex.tabled(str(codex_place)) if codex_place else ()),
+            *(opencode.read_opencode_agents(str(opencode_place)) if opencode_place else ()),
+            *(codex.read_codex_roles(str(codex_place)) if codex_place else ()),
         )
         _add_missing_types(found, _parse_settings_agents(tables, notices, trusted=own_word))
     for shelf in (*plugged, AgentFolder(str(BUILT_IN_AGENTS_FOLDER))):
@@ -330,10 +330,10 @@ def limit_permission_mode(kind: AgentType, parent: PermissionMode) -> Permission
 
 def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[AgentFolder]:
     yield AgentFolder(str(home.path / "agents"))
-    yield from map(AgentFolder, CLAUDE.within_home(environ, *CLAUDE.agents))
+    yield from map(AgentFolder, CLAUDE.home_paths(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
         yield AgentFolder(os.path.join(person, ".agents", "agents"))
-    for path in OPENCODE.within_home(environ, *OPENCODE.agents):
+    for path in OPENCODE.home_paths(environ, *OPENCODE.agents):
         yield AgentFolder(path, opencode=True)
 
 
@@ -353,7 +353,7 @@ def _project_agent_folders(
         for name in (".travois", CLAUDE.folder, ".agents"):
             path = os.path.join(folder, name, "agents")
             yield AgentFolder(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
-        for path in OPENCODE.within_project(folder, *OPENCODE.agents):
+        for path in OPENCODE.project_paths(folder, *OPENCODE.agents):
             yield AgentFolder(path, held=held, trusted=trusted, opencode=True)
 
 
@@ -379,7 +379,7 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
         told = front_matter.parse_front_matter(text)
         if shelf.opencode and told.lines:
             name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
-            told = opencode.adapted(told, name)
+            told = opencode.adapt_opencode_agent(told, name)
         if told is None:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":

@@ -11,7 +11,7 @@ from travois.commands.flags import parse_command_line
 from travois.core.errors import UserError
 from travois.headless.print_mode import run_headless
 from travois.permissions.paths import is_inside
-from travois.providers.options import LEVELS
+from travois.providers.options import EFFORT_LEVELS
 from travois.terminal.tables import CommandParsers, add_command, print_warning
 
 EXEC_HELP = """\
@@ -107,7 +107,7 @@ def _apply_codex_config(args: Namespace) -> Iterator[str]:
 
 def _effort_from_codex(told: str) -> str:
     """Return the effort that Codex's word means; none if we have no such."""
-    return "low" if told == "minimal" else told if told in LEVELS else ""
+    return "low" if told == "minimal" else told if told in EFFORT_LEVELS else ""
 
 
 def _find_unreadable_images(args: Namespace) -> Iterator[str]:

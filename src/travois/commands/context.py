@@ -44,8 +44,8 @@ from travois.core.legality import find_send_blocker
 from travois.core.models import ModelCard, Price, Usage, compute_cost, price_for_size
 from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.core.view import View, keep_live_entries, project_view
-from travois.providers.encoder import Encoder
-from travois.providers.options import rationed
+from travois.providers.encoder import RequestEncoder
+from travois.providers.options import limit_reply_tokens
 from travois.providers.request import PrefixBreak, Request
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
@@ -607,7 +607,7 @@ def run_audit(args: Namespace) -> int:
 
 def check_requests(entries: Iterable[Entry], fetch: FetchBlob) -> Iterator[RequestCheck]:
     """Yield each request of a session, from one view and one encoder that grow with it."""
-    view, encoder, past = View(), Encoder(fetch), list[Entry]()
+    view, encoder, past = View(), RequestEncoder(fetch), list[Entry]()
     for entry in entries:
         if isinstance(entry.fact, Sent):
             yield RequestCheck(entry.seq, _find_request_problem(view, entry.fact, encoder))
@@ -626,12 +626,13 @@ def check_requests_from_scratch(
     for entry in entries:
         if isinstance(entry.fact, Sent):
             yield RequestCheck(
-                entry.seq, _find_request_problem(project_view(past), entry.fact, Encoder(fetch))
+                entry.seq,
+                _find_request_problem(project_view(past), entry.fact, RequestEncoder(fetch)),
             )
         past.append(entry)
 
 
-def _find_request_problem(view: View, sent: Sent, encoder: Encoder) -> str:
+def _find_request_problem(view: View, sent: Sent, encoder: RequestEncoder) -> str:
     """Explain why a request could not be derived, or how it differs from the one sent."""
     if why := find_send_blocker(view):
         return f"could not have been sent: {why}"
@@ -641,9 +642,9 @@ def _find_request_problem(view: View, sent: Sent, encoder: Encoder) -> str:
         return str(error)
 
 
-def derive_request(view: View, sent: Sent, encoder: Encoder) -> Request:
+def derive_request(view: View, sent: Sent, encoder: RequestEncoder) -> Request:
     """Return the request for this view, with the output limit from the log."""
-    return rationed(encoder.build_request(view), sent.output)
+    return limit_reply_tokens(encoder.build_request(view), sent.output)
 
 
 def describe_request_difference(request: Request, sent: Sent) -> str:

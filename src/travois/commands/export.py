@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.compat.claude_transcript import Writer, encoded
+from travois.compat.claude_transcript import ClaudeTranscriptWriter, encode_claude_transcript
 from travois.core.content import Media
 from travois.core.facts import Entry
 from travois.presentation.document import DocumentPart, document_parts
@@ -44,8 +44,8 @@ def export_session(document: SessionDocument, style: ExportFormat, *, fetch: Fet
         case "html":
             return export_html(document, fetch=fetch)
         case "claude":
-            writer = Writer(document.summary.id, fetch)
-            return b"".join(encoded(writer, document.entries)).decode()
+            writer = ClaudeTranscriptWriter(document.summary.id, fetch)
+            return b"".join(encode_claude_transcript(writer, document.entries)).decode()
         case "json":
             return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 

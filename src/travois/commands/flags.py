@@ -18,7 +18,7 @@ from travois.compose.options import PICK_SESSION, Options
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.permissions.rules import KNOWN_TOOLS, split_rules
-from travois.providers.options import LEVELS, worth
+from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.version import __version__
 
 COMMANDS = {
@@ -180,8 +180,8 @@ def _add_model_flags(top: ArgumentParser) -> None:
         metavar="A,B",
         help="models to use while the main one is unavailable",
     )
-    what = f"reasoning effort: {', '.join(LEVELS)}"
-    add("--effort", default="", choices=LEVELS, metavar="LEVEL", help=what)
+    what = f"reasoning effort: {', '.join(EFFORT_LEVELS)}"
+    add("--effort", default="", choices=EFFORT_LEVELS, metavar="LEVEL", help=what)
     what = "compact before the context exceeds this, e.g. 200k"
     add("--autocompact", type=_parse_token_count, default=0, metavar="TOKENS", help=what)
     add("--output-format", default="text", choices=OUTPUT_FORMATS, help="output format with -p")
@@ -316,7 +316,7 @@ def _effort_of(args: Namespace) -> str:
     """Return the reasoning effort, from any of the flags for it."""
     if args.effort or args.max_thinking_tokens < 0:
         return args.effort or ("low" if args.thinking == "disabled" else "")
-    return worth(args.max_thinking_tokens)
+    return effort_for_thinking_tokens(args.max_thinking_tokens)
 
 
 def _permission_mode_of(args: Namespace) -> str:

@@ -12,11 +12,19 @@ from pathlib import Path
 import msgspec
 
 from travois.commands.sessions import locate_home_and_project
-from travois.compat.sessions import AGENTS
+from travois.compat.sessions import SESSION_SOURCES
 from travois.core.errors import UserError
-from travois.importing.plan import PARTS, Luggage, Part
-from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
-from travois.importing.sessions import recognised
+from travois.importing.plan import IMPORT_PARTS, ImportPart, ImportPlan
+from travois.importing.run import (
+    IMPORT_PLANNERS,
+    ImportPreview,
+    ImportRequest,
+    ImportResult,
+    format_session_count,
+    import_agent_data,
+    preview_import,
+)
+from travois.importing.sessions import recognize_session_file
 from travois.sessions.home import Project, TravoisHome
 from travois.terminal.tables import (
     CommandParsers,
@@ -53,9 +61,9 @@ def register_import(commands: CommandParsers) -> None:
         more=IMPORT_HELP,
     )
     add = top.add_argument
-    add("sources", nargs="*", metavar="AGENT|FILE", help=", ".join(PLANS))
+    add("sources", nargs="*", metavar="AGENT|FILE", help=", ".join(IMPORT_PLANNERS))
     add("--dry-run", action="store_true", help="show what would be imported")
-    add("--only", default="", metavar="LIST", help=f"import only these: {', '.join(PARTS)}")
+    add("--only", default="", metavar="LIST", help=f"import only these: {', '.join(IMPORT_PARTS)}")
     add("--session", default="", metavar="ID", help="only this session of the other agent")
     add("--here", action="store_true", help="only sessions of this project")
     add("--yes", action="store_true", help="do not ask")
@@ -70,13 +78,13 @@ def run_import(args: Namespace) -> int:
         return _list_importable_agents(home, args)
     failed = 0
     for wish in _import_requests(args, project):
-        outlook = look(home, project, wish=wish, progress=_show_import_progress)
+        outlook = preview_import(home, project, wish=wish, progress=_show_import_progress)
         if args.json:
             print_line(_import_plan_json(outlook))
         else:
             _show_import_plan(outlook, every=args.dry_run)
-        if not args.dry_run and outlook.work and _confirm_import(args, outlook):
-            done = take_along(
+        if not args.dry_run and outlook.has_work and _confirm_import(args, outlook):
+            done = import_agent_data(
                 home.prepare(),
                 project,
                 outlook=outlook,
@@ -93,8 +101,11 @@ def run_import(args: Namespace) -> int:
 def _list_importable_agents(home: TravoisHome, args: Namespace) -> int:
     """Return the agents that have anything here."""
     found: list[tuple[str, int, int]] = []
-    for agent, plan in PLANS.items():
-        luggage, count = Luggage(home), sum(1 for _ in AGENTS[agent].find(os.environ))
+    for agent, plan in IMPORT_PLANNERS.items():
+        luggage, count = (
+            ImportPlan(home),
+            sum(1 for _ in SESSION_SOURCES[agent].find_sessions(os.environ)),
+        )
         try:
             plan(luggage, os.environ)
         except UserError as fault:
@@ -113,32 +124,34 @@ def _list_importable_agents(home: TravoisHome, args: Namespace) -> int:
     return 0
 
 
-def _import_requests(args: Namespace, project: Project) -> Iterator[Wish]:
-    strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in PARTS]
+def _import_requests(args: Namespace, project: Project) -> Iterator[ImportRequest]:
+    strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in IMPORT_PARTS]
     if strange:
-        raise UserError(f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(PARTS)}")
+        raise UserError(
+            f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(IMPORT_PARTS)}"
+        )
     named = ["sessions"] if args.session else [one.strip() for one in args.only.split(",")]
-    only: tuple[Part, ...] = tuple(
-        part for part in PARTS if part in named or not (args.only or args.session)
+    only: tuple[ImportPart, ...] = tuple(
+        part for part in IMPORT_PARTS if part in named or not (args.only or args.session)
     )
     for source in args.sources:
         where = project if args.here else None
-        if source in PLANS:
-            there = AGENTS[source].find(os.environ) if "sessions" in only else ()
+        if source in IMPORT_PLANNERS:
+            there = SESSION_SOURCES[source].find_sessions(os.environ) if "sessions" in only else ()
             found = tuple(one for one in there if args.session in one.path.stem)
-            yield Wish(source, found, only, where)
+            yield ImportRequest(source, found, only, where)
         elif os.path.isfile(source) or os.path.isdir(source):
-            yield Wish("", (recognised(Path(source)),), ("sessions",))
+            yield ImportRequest("", (recognize_session_file(Path(source)),), ("sessions",))
         else:
-            fix = f"Name one of {', '.join(PLANS)}, or the file of a session."
+            fix = f"Name one of {', '.join(IMPORT_PLANNERS)}, or the file of a session."
             raise UserError(f"{source} is neither an agent nor a file", fix=fix)
 
 
-def _show_import_plan(outlook: Outlook, *, every: bool) -> None:
+def _show_import_plan(outlook: ImportPreview, *, every: bool) -> None:
     """Show the import plan as a table; translated and skipped items are always listed."""
     rows = [("WHAT", "NAME", "HOW", "WHERE, OR WHY NOT")]
-    plain = Counter[Part]()
-    for line in sorted(outlook.lines, key=lambda line: PARTS.index(line.part)):
+    plain = Counter[ImportPart]()
+    for line in sorted(outlook.lines, key=lambda line: IMPORT_PARTS.index(line.part)):
         plain[line.part] += line.fate == "kept"
         if every or line.fate != "kept" or plain[line.part] <= MAX_KEPT_ROWS:
             told = " - ".join(filter(None, (line.where, line.why)))
@@ -154,14 +167,14 @@ def _show_import_plan(outlook: Outlook, *, every: bool) -> None:
     if rows[1:]:
         count = Counter(line.fate for line in outlook.lines)
         what = " · ".join(f"{number} {fate}" for fate, number in count.items())
-        print_line(f"\n{what}" + ("" if outlook.work else "; everything is already here"))
+        print_line(f"\n{what}" + ("" if outlook.has_work else "; everything is already here"))
 
 
 def _clean_line(text: str) -> str:
     return escape_controls(text, lines="show")
 
 
-def _confirm_import(args: Namespace, outlook: Outlook) -> bool:
+def _confirm_import(args: Namespace, outlook: ImportPreview) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -169,7 +182,7 @@ def _confirm_import(args: Namespace, outlook: Outlook) -> bool:
             "Cannot ask: standard input is not a terminal",
             fix="Use --yes, or --dry-run to preview.",
         )
-    things = [many(len(outlook.fresh))] if outlook.fresh else []
+    things = [format_session_count(len(outlook.new_sessions))] if outlook.new_sessions else []
     things += [f"{outlook.memories:,} memories"] if outlook.memories else []
     things += [f"{len(outlook.luggage.copies):,} files"] if outlook.luggage.copies else []
     sys.stdout.write(f"\nImport {', '.join(things)}? [y/N] ")
@@ -177,14 +190,16 @@ def _confirm_import(args: Namespace, outlook: Outlook) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _show_import_result(done: Done) -> None:
+def _show_import_result(done: ImportResult) -> None:
     if done.kept:
         print_line(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
     if done.undo:
         print_line(f"Memories imported. Undo: travois memory undo {done.undo}")
     if done.imported:
         go_on = style_text(f"travois --resume {done.imported[-1]}", "bold")
-        print_line(f"Imported: {many(len(done.imported))}. Resume the last one with {go_on}")
+        print_line(
+            f"Imported: {format_session_count(len(done.imported))}. Resume the last one with {go_on}"  # noqa: E501
+        )
 
 
 def _warn_cleaned(why: str) -> None:
@@ -197,7 +212,7 @@ def _show_import_progress(text: str) -> None:
         sys.stderr.write(f"\r{text}\x1b[K")
 
 
-def _import_plan_json(outlook: Outlook) -> str:
+def _import_plan_json(outlook: ImportPreview) -> str:
     told = {
         "agent": outlook.wish.agent,
         "things": outlook.lines,

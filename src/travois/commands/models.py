@@ -32,7 +32,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import ModelCard, Price, compute_cost
 from travois.core.view import project_view
-from travois.local_model.llamacpp import load_problem
+from travois.local_model.llamacpp import llamacpp_load_problem
 from travois.permissions.masking import mask_text, mask_value
 from travois.permissions.resolve_paths import home_folder
 from travois.permissions.sandbox_profile import SandboxProfile
@@ -43,14 +43,14 @@ from travois.process.spawn import find_program
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
 from travois.providers.client import HttpModel
-from travois.providers.discovery import fitted
-from travois.providers.encoder import Encoder
-from travois.providers.http.transport import transport
-from travois.providers.replies import Grew, Problem, Reply
+from travois.providers.discovery import with_server_window
+from travois.providers.encoder import RequestEncoder
+from travois.providers.http.transport import create_transport
+from travois.providers.replies import ApiError, Grew, Reply
 from travois.sandbox.hidden_files import find_covered_places, holds_credential
 from travois.sandbox.probe import SandboxCheck, SandboxSupport, find_sandbox_support
 from travois.sandbox.tool_chains import TOOL_CHAINS, list_tool_chain_paths
-from travois.search.embedder import Absent, find
+from travois.search.embedder import NoEmbedder, find_embedder
 from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings
@@ -162,7 +162,7 @@ def _list_models(among: Catalog, *, form: str) -> int:
 
 def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:
     for name in among.models:
-        model = catalog.resolve(name, os.environ, among=among)
+        model = catalog.resolve_model(name, os.environ, among=among)
         yield ModelRow(
             name, model.protocol, model.window, model.output, model.price, _key_source(model, among)
         )
@@ -170,7 +170,7 @@ def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:
 
 def _key_source(model: ModelCard, among: Catalog) -> str:
     try:
-        return catalog.endpoint(model, os.environ, among=among).key_source
+        return catalog.resolve_endpoint(model, os.environ, among=among).key_source
     except UserError:
         return ""
 
@@ -199,12 +199,12 @@ def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool)
         (
             "output",
             f"up to {model.output:,} tokens",
-            f"{by}; default {catalog.MAX_OUTPUT:,}",
+            f"{by}; default {catalog.MAX_OUTPUT_TOKENS:,}",
         ),
         ("price", _describe_price(model.price), by if about else "unknown"),
         ("images", "yes" if model.images else "no", by),
         ("quirks", ", ".join(model.quirks) or "none", provider),
-        ("small model", catalog.small(model, among=among) or "none", provider),
+        ("small model", catalog.find_small_model(model, among=among) or "none", provider),
     ]
     if json:
         print_json({what: {"value": value, "decided_by": by} for what, value, by in rows[1:]})
@@ -219,7 +219,7 @@ def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool)
 
 def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
     try:
-        there = catalog.endpoint(model, os.environ, among=among)
+        there = catalog.resolve_endpoint(model, os.environ, among=among)
     except UserError as fault:
         return "unknown", f"{fault.what}: {fault.why}"
     where = LOCAL_SERVER_LABEL if model.provider == LOCAL_PROVIDER else there.url
@@ -253,10 +253,10 @@ def _describe_price(price: Price) -> str:
 
 
 async def _test_model(model: ModelCard, loaded: LoadedSettings, json: bool) -> int:
-    model = await fitted(model, os.environ, among=model_catalog(loaded))
+    model = await with_server_window(model, os.environ, among=model_catalog(loaded))
     try:
         trial = await _send_test_request(model, loaded)
-    except Problem as problem:
+    except ApiError as problem:
         print_warning(f"{model.name} does not work: {problem.kind}: {problem.message}")
         if json:
             told = {"kind": problem.kind, "message": problem.message, "status": problem.status}
@@ -280,21 +280,21 @@ async def _send_test_request(model: ModelCard, loaded: LoadedSettings) -> ModelT
     async with (
         AsyncExitStack() as stack,
         _open_model_client(short, loaded, stack).stream(
-            Encoder(_fetch_no_blob).build_request(view)
+            RequestEncoder(_fetch_no_blob).build_request(view)
         ) as events,
     ):
         async for event in events:
             if isinstance(event, Reply):
                 return ModelTestResult(event, pieces, anyio.current_time() - began)
             pieces += isinstance(event, Grew)
-    raise Problem("garbled", "the stream ended without a reply")
+    raise ApiError("garbled", "the stream ended without a reply")
 
 
 def _open_model_client(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) -> Answers:
     if model.provider == LOCAL_PROVIDER:
         return LocalModels(loaded, stack).model_for(model)
-    where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
-    travel = transport(where.url, os.environ)
+    where = catalog.resolve_endpoint(model, os.environ, among=model_catalog(loaded))
+    travel = create_transport(where.url, os.environ)
     stack.push_async_callback(travel.aclose)
     return HttpModel(model, where, travel)
 
@@ -489,8 +489,8 @@ async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> Sandbo
 
 def _check_embedder(home: TravoisHome) -> SandboxCheck:
     """Return whether memories and sessions are found by meaning, too, not by their words alone."""
-    found = find(home.path / "memory" / "embedder.json")
-    if not isinstance(found, Absent):
+    found = find_embedder(home.path / "memory" / "embedder.json")
+    if not isinstance(found, NoEmbedder):
         return SandboxCheck("embedder", works=True, why=found.name)
     why, _, fix = found.why.partition(": ")
     return SandboxCheck("embedder", works=False, why=f"{why}; search uses keywords only", fix=fix)
@@ -498,7 +498,7 @@ def _check_embedder(home: TravoisHome) -> SandboxCheck:
 
 def _check_small_model() -> SandboxCheck:
     """Return whether more than examples and rules answers where there is no key."""
-    found = load_problem() or find_smollm2()
+    found = llamacpp_load_problem() or find_smollm2()
     if not isinstance(found, str):
         return SandboxCheck("small model", works=True, why=found.stem)
     why, _, fix = found.partition(": ")
@@ -525,7 +525,7 @@ def _check_model(loaded: LoadedSettings) -> SandboxCheck:
         model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
             return SandboxCheck("model", works=True, why=line)
-        where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
+        where = catalog.resolve_endpoint(model, os.environ, among=model_catalog(loaded))
     except UserError as fault:
         return _failed_check("model", fault)
     return SandboxCheck(

@@ -16,14 +16,14 @@ import msgspec
 
 from travois.commands.export import SessionDocument, describe_document, export_session, render_part
 from travois.commands.sessions_diff import show_diff
-from travois.compat.sessions import AGENTS
-from travois.compat.sessions.own import NAME as OWN
-from travois.compat.sessions.search import Known, Match, Progress, SessionIndex
+from travois.compat.sessions import SESSION_SOURCES
+from travois.compat.sessions.own import TRAVOIS_AGENT as OWN
+from travois.compat.sessions.search import IndexedSession, IndexProgress, SessionIndex, SessionMatch
 from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.presentation.document import document_parts
 from travois.search import database
-from travois.search.lexical import words
+from travois.search.lexical import split_index_terms
 from travois.sessions import blobs, catalog, lock
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, find_session, list_sessions
@@ -421,7 +421,7 @@ def register_search(commands: CommandParsers) -> None:
     add = top.add_argument
     add("text", nargs="*", metavar="TEXT", help="keywords or a question")
     add("--here", action="store_true", help="only sessions of this project")
-    add("--agent", choices=tuple(AGENTS), help="only sessions of one agent")
+    add("--agent", choices=tuple(SESSION_SOURCES), help="only sessions of one agent")
     add("--limit", type=int, default=5, metavar="N", help="maximum number of sessions (default: 5)")
     add("--json", action="store_true", help="print a JSON array")
     add("--wait", action="store_true", help="index all sessions first")
@@ -440,7 +440,7 @@ def run_search(args: Namespace) -> int:
     home, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
-    agents = tuple(AGENTS) if settings.search.agents else (OWN,)
+    agents = tuple(SESSION_SOURCES) if settings.search.agents else (OWN,)
     index = SessionIndex(home, os.environ, agents=agents)
     try:
         narrow = args.here or args.agent
@@ -451,10 +451,14 @@ def run_search(args: Namespace) -> int:
 
 
 def _search_sessions(
-    index: SessionIndex, text: str, *, args: Namespace, wanted: Callable[[Known], bool] | None
+    index: SessionIndex,
+    text: str,
+    *,
+    args: Namespace,
+    wanted: Callable[[IndexedSession], bool] | None,
 ) -> int:
     if args.rebuild:
-        index.forget()
+        index.delete()
     patient = args.wait or args.catch_up or not text
     progress = (
         index.refresh(_show_index_progress, turn="ask" if args.catch_up else "wait")
@@ -485,11 +489,11 @@ def _search_sessions(
     return 0 if found else 1
 
 
-def _continue_until(end: float) -> Callable[[Progress], bool]:
+def _continue_until(end: float) -> Callable[[IndexProgress], bool]:
     return lambda _: time.monotonic() < end
 
 
-def _show_index_progress(progress: Progress) -> bool:
+def _show_index_progress(progress: IndexProgress) -> bool:
     """Show how far it is, on a terminal."""
     if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
         words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
@@ -513,7 +517,7 @@ def _index_in_background() -> None:
 
 def _build_session_filter(
     args: Namespace, home: TravoisHome, project: Project
-) -> Callable[[Known], bool]:
+) -> Callable[[IndexedSession], bool]:
     ours = find_repository(project.root)[1]
     same: dict[str, bool] = {}
 
@@ -522,7 +526,7 @@ def _build_session_filter(
         near = (cwd + "/").startswith(project.root + "/")
         return near or bool(cwd and ours and find_repository(cwd)[1] == ours)
 
-    def is_wanted(known: Known) -> bool:
+    def is_wanted(known: IndexedSession) -> bool:
         if args.agent and known.agent != args.agent:
             return False
         if not args.here:
@@ -536,7 +540,7 @@ def _build_session_filter(
     return is_wanted
 
 
-def _match_json(match: Match) -> dict[str, object]:
+def _match_json(match: SessionMatch) -> dict[str, object]:
     session = match.session
     return {
         "agent": session.agent,
@@ -544,13 +548,13 @@ def _match_json(match: Match) -> dict[str, object]:
         "cwd": session.cwd,
         "at": session.at,
         "title": session.title,
-        "resume": session.resume,
+        "resume": session.resume_command,
         "path": session.path,
         "passages": [{"who": p.who, "at": p.at, "text": p.text} for p in match.passages],
     }
 
 
-def _render_match(match: Match, text: str) -> str:
+def _render_match(match: SessionMatch, text: str) -> str:
     session = match.session
     day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "no date"
     title = escape_controls(session.title or "(no title)", lines="show")
@@ -559,20 +563,26 @@ def _render_match(match: Match, text: str) -> str:
         style_text(head, "dim"),
         "  " + style_text(_fit_title(title, RESULT_COLUMNS - 2), "bold"),
     ]
-    wanted = frozenset(words(text))
+    wanted = frozenset(split_index_terms(text))
     telling = [one for one in match.passages if one.text != session.title] or match.passages
     for passage in telling:
         lines += _render_excerpt(passage, wanted)
     cd = f"cd {quote(session.cwd)} && " if session.agent != OWN and session.cwd else ""
     return "\n".join(
-        [*lines, "  " + style_text(escape_controls(f"{cd}{session.resume}", lines="show"), "cyan")]
+        [
+            *lines,
+            "  "
+            + style_text(escape_controls(f"{cd}{session.resume_command}", lines="show"), "cyan"),
+        ]
     )
 
 
-def _render_excerpt(passage: database.Document, wanted: frozenset[str]) -> list[str]:
+def _render_excerpt(passage: database.SearchDocument, wanted: frozenset[str]) -> list[str]:
     """Return some lines around the place with most of the words, with those words marked."""
     text = " ".join(escape_controls(passage.text, lines="show").replace("␊", " ").split())
-    hits = [found for found in WORD_PATTERN.finditer(text) if wanted & set(words(found[0]))]
+    hits = [
+        found for found in WORD_PATTERN.finditer(text) if wanted & set(split_index_terms(found[0]))
+    ]
     near = max(hits, key=lambda hit: _count_words_after(hits, hit.start()), default=None)
     start = text.rfind(" ", 0, max(0, near.start() - MAX_EXCERPT_CHARS // 4) + 1) + 1 if near else 0
     part = text[start : start + MAX_EXCERPT_CHARS]
@@ -590,7 +600,7 @@ def _count_words_after(hits: list[re.Match[str]], start: int) -> int:
 
 
 def _mark_word(word: str, wanted: frozenset[str]) -> str:
-    return style_text(word, "yellow") if wanted & set(words(word)) else word
+    return style_text(word, "yellow") if wanted & set(split_index_terms(word)) else word
 
 
 def _abbreviate_folder(cwd: str) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.compat.claude_keys import unlike
+from travois.compat.claude_keys import explain_unsupported_key
 from travois.core.models import Effort
 from travois.settings.schema import ModeName
 from travois.settings.validate import SettingsLayer, is_known_key
 
-HONOURED = (
+SUPPORTED_CLAUDE_KEYS = (
     "permissions.",
     "env.",
     "sandbox.",
@@ -38,17 +38,17 @@ HONOURED = (
     *("allowedMcpServers", "deniedMcpServers", "maxDepth", "maxEffortLevel"),
     "maxOutputTokens",
 )
-CONSENT = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
+MCP_CONSENT_KEYS = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
 """What a user's own file may agree to; in a workspace, trust is asked for instead."""
-HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
-CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
+HTTP_HOOK_KEYS = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
+CHECKED_CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "permissions.defaultMode": ("mode", ModeName.__args__),
     "effortLevel": ("effort", Effort.__args__),
 }
 """Settings of which the other agent may know more than we do."""
 
 
-def managed(etc: Path) -> Iterator[Path]:
+def managed_claude_settings(etc: Path) -> Iterator[Path]:
     """Yield the administrator's settings files for Claude Code, weakest first."""
     mac = sys.platform == "darwin"
     folder = Path("/Library/Application Support/ClaudeCode") if mac else etc / "claude-code"
@@ -56,31 +56,39 @@ def managed(etc: Path) -> Iterator[Path]:
     yield from sorted((folder / "managed-settings.d").glob("*.json"))
 
 
-def adapted(layer: SettingsLayer) -> SettingsLayer:
+def adapt_claude_layer(layer: SettingsLayer) -> SettingsLayer:
     """Keep the settings that apply here; report those whose absence would mislead."""
     if not layer.foreign:
         return layer
-    agreed = CONSENT if layer.is_from_user else frozenset[str]()
-    fine = {key for key in layer.values if _honoured(key) or key in agreed}
-    values = {key: _text(key, value) for key, value in layer.values.items() if key in fine}
-    left = ((key, unlike(key)) for key, said in layer.values.items() if said and key not in fine)
+    agreed = MCP_CONSENT_KEYS if layer.is_from_user else frozenset[str]()
+    fine = {key for key in layer.values if _is_supported_key(key) or key in agreed}
+    values = {
+        key: _stringify_env_value(key, value) for key, value in layer.values.items() if key in fine
+    }
+    left = (
+        (key, explain_unsupported_key(key))
+        for key, said in layer.values.items()
+        if said and key not in fine
+    )
     notices = [
         *layer.notices,
         *(f"{layer.locate_key(key)} has no effect: {w}" for key, w in left if w),
     ]
-    for key, (what, known_here) in CHOICES.items():
+    for key, (what, known_here) in CHECKED_CHOICES.items():
         if key in values and values[key] not in known_here:
             why = f"unknown {what} {values.pop(key)!r}"
             notices.append(f"{layer.locate_key(key)} is ignored: {why}")
     return replace(layer, values=values, notices=tuple(notices))
 
 
-def _honoured(key: str) -> bool:
+def _is_supported_key(key: str) -> bool:
     group = key in ("permissions", "sandbox", "env")
-    return is_known_key(key) and (group or key.startswith(HONOURED) or key in HOOKED)
+    return is_known_key(key) and (
+        group or key.startswith(SUPPORTED_CLAUDE_KEYS) or key in HTTP_HOOK_KEYS
+    )
 
 
-def _text(key: str, value: object) -> object:
+def _stringify_env_value(key: str, value: object) -> object:
     """Convert values of environment variables to text: Claude Code also takes numbers."""
     plain = key.startswith("env.") and isinstance(value, int | float)
     return (

@@ -10,12 +10,12 @@ import msgspec
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import StopReason
 from travois.core.models import Usage
-from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import BlockBegan, BlockEnded, Grew, ReplyBegan
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Object: TypeAlias = dict[str, Json]
+JsonObject: TypeAlias = dict[str, Json]
 
-STOPS: dict[StopReason, str] = {
+CLAUDE_STOP_REASONS: dict[StopReason, str] = {
     "end": "end_turn",
     "calls": "tool_use",
     "pause": "pause_turn",
@@ -27,15 +27,15 @@ STOPS: dict[StopReason, str] = {
 }
 
 
-def block_json(block: AnyBlock) -> Object:
+def encode_claude_block(block: AnyBlock) -> JsonObject:
     """Encode a content block."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
         case Call():
-            return call_json(block)
+            return encode_claude_call(block)
         case Media():
-            source: Object = {"type": "blob", "media_type": block.mime, "blob": block.blob}
+            source: JsonObject = {"type": "blob", "media_type": block.mime, "blob": block.blob}
             return {"type": block.kind, "source": source}
         case Opaque(protocol="anthropic"):
             return msgspec.json.decode(block.raw)
@@ -43,12 +43,17 @@ def block_json(block: AnyBlock) -> Object:
             return {"type": "thinking", "thinking": block.text, "signature": ""}
 
 
-def call_json(call: Call) -> Object:
+def encode_claude_call(call: Call) -> JsonObject:
     """Encode a tool call as a `tool_use` block."""
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments(call)}
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.name,
+        "input": decode_call_arguments(call),
+    }
 
 
-def arguments(call: Call) -> Json:
+def decode_call_arguments(call: Call) -> Json:
     """Decode a call's arguments; the raw text if they are not JSON."""
     try:
         return msgspec.json.decode(call.args or "{}")
@@ -56,7 +61,7 @@ def arguments(call: Call) -> Json:
         return {"_invalid_arguments": call.args}
 
 
-def usage_json(usage: Usage) -> Object:
+def encode_claude_usage(usage: Usage) -> JsonObject:
     """Encode token counts."""
     return {
         "input_tokens": usage.input,
@@ -72,16 +77,18 @@ def usage_json(usage: Usage) -> Object:
     }
 
 
-def stream_json(delta: Began | BlockBegan | Grew | BlockEnded) -> Object | None:
+def encode_claude_stream_event(
+    delta: ReplyBegan | BlockBegan | Grew | BlockEnded,
+) -> JsonObject | None:
     """Encode a delta as a stream event; None if it has no equivalent."""
     match delta:
-        case Began():
-            return {"type": "message_start", "message": _message(delta)}
+        case ReplyBegan():
+            return {"type": "message_start", "message": _encode_message_start(delta)}
         case BlockBegan():
-            start: Object = {"index": delta.index, "content_block": _opening(delta)}
+            start: JsonObject = {"index": delta.index, "content_block": _encode_block_start(delta)}
             return {"type": "content_block_start"} | start
         case Grew():
-            change = _growth(delta)
+            change = _encode_block_delta(delta)
             return change and {
                 "type": "content_block_delta",
                 "index": delta.index,
@@ -91,7 +98,7 @@ def stream_json(delta: Began | BlockBegan | Grew | BlockEnded) -> Object | None:
             return {"type": "content_block_stop", "index": delta.index}
 
 
-def _message(delta: Began) -> Object:
+def _encode_message_start(delta: ReplyBegan) -> JsonObject:
     return {
         "id": delta.id,
         "type": "message",
@@ -100,11 +107,11 @@ def _message(delta: Began) -> Object:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": usage_json(delta.usage),
+        "usage": encode_claude_usage(delta.usage),
     }
 
 
-def _opening(delta: BlockBegan) -> Object:
+def _encode_block_start(delta: BlockBegan) -> JsonObject:
     match delta.kind:
         case "text" | "other":
             return {"type": "text", "text": ""}
@@ -114,7 +121,7 @@ def _opening(delta: BlockBegan) -> Object:
             return {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
 
 
-def _growth(delta: Grew) -> Object | None:
+def _encode_block_delta(delta: Grew) -> JsonObject | None:
     match delta.kind:
         case "text":
             return {"type": "text_delta", "text": delta.text}
@@ -126,7 +133,7 @@ def _growth(delta: Grew) -> Object | None:
             return None
 
 
-def uuid(session: str, what: str) -> str:
+def make_line_uuid(session: str, what: str) -> str:
     """Make a stable UUID for a line of a session."""
     name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
     parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])

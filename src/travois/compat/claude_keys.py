@@ -9,7 +9,7 @@ import msgspec
 from travois.core.json import as_list, as_object
 from travois.settings.schema import Json
 
-ALIASES = {
+CLAUDE_KEY_ALIASES = {
     "sandbox.failIfUnavailable": "sandbox.required",
     "fallbackModel": "fallbackModels",
     "autoCompactEnabled": "context.autoCompact",
@@ -23,11 +23,11 @@ ALIASES = {
     "sandbox.network.strictAllowlist": "sandbox.network.mode",
     "sandbox.credentials": "sandbox.filesystem.denyRead",
 }
-NOBODY = "{}"
+UNMATCHABLE_SERVER = "{}"
 """In a list of servers: one that no server is, so that an empty list lets none through."""
-LETTERS = 4
+CHARS_PER_TOKEN = 4
 """The approximate number of characters of a token."""
-WITHOUT = {
+UNSUPPORTED_KEYS = {
     "autoMode": "auto mode follows permission rules and the sandbox; add deny or ask rules",
     "advisorModel": "Travois has no advisor model",
     "fastMode": "fast mode belongs to one provider",
@@ -51,42 +51,47 @@ WITHOUT = {
 """What people rely on elsewhere and cannot here, each with the reason."""
 
 
-def translated(values: Json) -> Json:
+def translate_claude_keys(values: Json) -> Json:
     """Translate settings to our keys."""
     found: Json = {}
     for theirs, value in values.items():
-        key, meant = ALIASES.get(theirs, theirs), MEANINGS.get(theirs, _same)(value)
+        key, meant = (
+            CLAUDE_KEY_ALIASES.get(theirs, theirs),
+            VALUE_TRANSLATORS.get(theirs, _return_unchanged)(value),
+        )
         held = as_list(found.get(key))
         found[key] = [*held, *as_list(meant)] if held else meant
     return found
 
 
-def unlike(key: str) -> str:
+def explain_unsupported_key(key: str) -> str:
     """Explain why a key has no effect; empty if nobody relies on it."""
-    return next((why for name, why in WITHOUT.items() if f"{key}.".startswith(f"{name}.")), "")
+    return next(
+        (why for name, why in UNSUPPORTED_KEYS.items() if f"{key}.".startswith(f"{name}.")), ""
+    )
 
 
-def _same(value: object) -> object:
+def _return_unchanged(value: object) -> object:
     return value
 
 
-def _listed(value: object) -> object:
+def _wrap_in_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _servers(value: object) -> object:
+def _encode_server_list(value: object) -> object:
     """Encode server entries as texts, since lists of settings hold texts."""
     texts = [
         one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in as_list(value)
     ]
-    return texts or [NOBODY]
+    return texts or [UNMATCHABLE_SERVER]
 
 
-def _theme(value: object) -> object:
+def _translate_theme(value: object) -> object:
     return next((word for word in ("dark", "light") if word in str(value)), "auto")
 
 
-def _secret(value: object) -> object:
+def _credential_paths(value: object) -> object:
     """The files of a table of credentials; a variable with a secret reaches no command anyway."""
     return [
         as_object(one)["path"]
@@ -95,12 +100,12 @@ def _secret(value: object) -> object:
     ]
 
 
-MEANINGS: dict[str, Callable[[object], object]] = {
-    "fallbackModel": _listed,
-    "allowedMcpServers": _servers,
-    "deniedMcpServers": _servers,
+VALUE_TRANSLATORS: dict[str, Callable[[object], object]] = {
+    "fallbackModel": _wrap_in_list,
+    "allowedMcpServers": _encode_server_list,
+    "deniedMcpServers": _encode_server_list,
     "editorMode": lambda value: value == "vim",
-    "theme": _theme,
+    "theme": _translate_theme,
     "sandbox.network.strictAllowlist": lambda value: "listed" if value is True else "",
-    "sandbox.credentials": _secret,
+    "sandbox.credentials": _credential_paths,
 }

@@ -13,7 +13,14 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from travois.compat.claude_json import STOPS, Json, Object, block_json, usage_json, uuid
+from travois.compat.claude_json import (
+    CLAUDE_STOP_REASONS,
+    Json,
+    JsonObject,
+    encode_claude_block,
+    encode_claude_usage,
+    make_line_uuid,
+)
 from travois.core.content import AnyBlock, Call, Media, Text, extract_text
 from travois.core.facts import (
     Assistant,
@@ -30,14 +37,18 @@ from travois.core.tool_names import canonical_call
 from travois.ports.world import Event
 from travois.version import __version__
 
-Fetch = Callable[[str], bytes]
-LIKE: Object = {"isSidechain": False, "userType": "external", "version": __version__}
+FetchBlob = Callable[[str], bytes]
+COMMON_LINE_FIELDS: JsonObject = {
+    "isSidechain": False,
+    "userType": "external",
+    "version": __version__,
+}
 
 
-class Writer:
+class ClaudeTranscriptWriter:
     """A writer of entries as transcript lines; the same entry gives the same lines."""
 
-    def __init__(self, session: str, fetch: Fetch) -> None:
+    def __init__(self, session: str, fetch: FetchBlob) -> None:
         self._session, self._fetch = session, fetch
         self._cwd, self._model = "", ""
         self._told: list[tuple[int, str]] = []
@@ -45,7 +56,7 @@ class Writer:
         self._callers: dict[str, str] = {}
         """The line of each call."""
 
-    def lines(self, entry: Entry) -> Iterator[Object]:
+    def encode_entry(self, entry: Entry) -> Iterator[JsonObject]:
         """Encode one entry as lines, if it has any."""
         match entry.fact:
             case Opened(cwd=cwd):
@@ -59,25 +70,27 @@ class Writer:
             case Rewound(to=to):
                 self._told = [told for told in self._told if told[0] <= to]
             case User() as fact:
-                meta: Object = {} if fact.origin == "human" else {"isMeta": True}
-                yield self._line(entry, "user", {"message": self._said(fact), **meta})
+                meta: JsonObject = {} if fact.origin == "human" else {"isMeta": True}
+                yield self._build_line(entry, "user", {"message": self._user_message(fact), **meta})
             case Assistant() as fact:
-                yield from self._reply(entry, fact)
+                yield from self._assistant_lines(entry, fact)
             case Result() as fact:
-                yield self._result(entry, fact)
+                yield self._tool_result_line(entry, fact)
             case Compacted() as fact:
-                yield from self._compacted(entry, fact)
+                yield from self._compaction_lines(entry, fact)
             case _:
                 pass
 
-    def _line(self, entry: Entry, kind: str, body: Object, *, part: str = "") -> Object:
-        id = uuid(self._session, f"{entry.seq}{part}")
+    def _build_line(
+        self, entry: Entry, kind: str, body: JsonObject, *, part: str = ""
+    ) -> JsonObject:
+        id = make_line_uuid(self._session, f"{entry.seq}{part}")
         parent = self._told[-1][1] if self._told else None
         self._told.append((entry.seq, id))
         at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
         return {
             "parentUuid": parent,
-            **LIKE,
+            **COMMON_LINE_FIELDS,
             "cwd": self._cwd,
             "sessionId": self._session,
             "type": kind,
@@ -86,76 +99,85 @@ class Writer:
             "timestamp": at.replace("+00:00", "Z"),
         }
 
-    def _said(self, fact: User) -> Object:
+    def _user_message(self, fact: User) -> JsonObject:
         match fact.content:
             case (Text(text=text),):
                 return {"role": "user", "content": text}
             case _:
-                return {"role": "user", "content": self._blocks(fact.content)}
+                return {"role": "user", "content": self._encode_blocks(fact.content)}
 
-    def _blocks(self, content: Iterable[AnyBlock]) -> list[Json]:
-        return [self._media(one) if isinstance(one, Media) else block_json(one) for one in content]
+    def _encode_blocks(self, content: Iterable[AnyBlock]) -> list[Json]:
+        return [
+            self._encode_media(one) if isinstance(one, Media) else encode_claude_block(one)
+            for one in content
+        ]
 
-    def _media(self, block: Media) -> Object:
+    def _encode_media(self, block: Media) -> JsonObject:
         try:
             data = b64encode(self._fetch(block.blob)).decode()
         except (KeyError, OSError):
             return {"type": "text", "text": f"[{block.kind} {block.name} is no longer available]"}
-        source: Object = {"type": "base64", "media_type": block.mime, "data": data}
+        source: JsonObject = {"type": "base64", "media_type": block.mime, "data": data}
         return {"type": block.kind, "source": source}
 
-    def _reply(self, entry: Entry, fact: Assistant) -> Iterator[Object]:
+    def _assistant_lines(self, entry: Entry, fact: Assistant) -> Iterator[JsonObject]:
         """Yield a line for each part of a reply, all with the name of the reply."""
-        message: Object = {"id": fact.id or f"msg_{entry.seq}", "type": "message"}
+        message: JsonObject = {"id": fact.id or f"msg_{entry.seq}", "type": "message"}
         message |= {"role": "assistant", "model": fact.model or self._model}
-        ending: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
-        request: Object = {"requestId": fact.request} if fact.request else {}
+        ending: JsonObject = {"stop_reason": CLAUDE_STOP_REASONS[fact.stop], "stop_sequence": None}
+        request: JsonObject = {"requestId": fact.request} if fact.request else {}
         for number, block in enumerate(fact.content):
             told = canonical_call(block) if isinstance(block, Call) else block
-            content: Object = {"content": [block_json(told)], "usage": usage_json(fact.usage)}
-            body: Object = {"message": {**message, **content, **ending}, **request}
-            line = self._line(entry, "assistant", body, part=f".{number}")
+            content: JsonObject = {
+                "content": [encode_claude_block(told)],
+                "usage": encode_claude_usage(fact.usage),
+            }
+            body: JsonObject = {"message": {**message, **content, **ending}, **request}
+            line = self._build_line(entry, "assistant", body, part=f".{number}")
             if isinstance(block, Call):
                 self._callers[block.id] = str(line["uuid"])
             yield line
 
-    def _result(self, entry: Entry, fact: Result) -> Object:
-        block: Object = {"type": "tool_result", "tool_use_id": fact.call}
-        block |= {"content": self._blocks(fact.content), "is_error": fact.error}
+    def _tool_result_line(self, entry: Entry, fact: Result) -> JsonObject:
+        block: JsonObject = {"type": "tool_result", "tool_use_id": fact.call}
+        block |= {"content": self._encode_blocks(fact.content), "is_error": fact.error}
         detail: Json = (
             msgspec.json.decode(fact.detail) if fact.detail else extract_text(fact.content)
         )
-        body: Object = {"message": {"role": "user", "content": [block]}, "toolUseResult": detail}
+        body: JsonObject = {
+            "message": {"role": "user", "content": [block]},
+            "toolUseResult": detail,
+        }
         body["sourceToolAssistantUUID"] = self._callers.get(fact.call)
-        return self._line(entry, "user", body)
+        return self._build_line(entry, "user", body)
 
-    def _compacted(self, entry: Entry, fact: Compacted) -> Iterator[Object]:
+    def _compaction_lines(self, entry: Entry, fact: Compacted) -> Iterator[JsonObject]:
         kept: list[Json] = [id for seq, id in self._told if seq > fact.last]
-        about: Object = {"trigger": "manual" if fact.trigger == "manual" else "auto"}
+        about: JsonObject = {"trigger": "manual" if fact.trigger == "manual" else "auto"}
         about |= {"preTokens": fact.before, "preservedMessages": {"uuids": kept}}
-        body: Object = {"subtype": "compact_boundary", "content": "Conversation compacted"}
+        body: JsonObject = {"subtype": "compact_boundary", "content": "Conversation compacted"}
         body |= {"isMeta": False, "compactMetadata": about}
-        line = self._line(entry, "system", body, part=".0")
+        line = self._build_line(entry, "system", body, part=".0")
         yield line | {"parentUuid": None, "logicalParentUuid": line["parentUuid"]}
-        said: Object = {"role": "user", "content": extract_text(fact.summary)}
-        more: Object = {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
-        yield self._line(entry, "user", {"message": said, **more}, part=".1")
+        said: JsonObject = {"role": "user", "content": extract_text(fact.summary)}
+        more: JsonObject = {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
+        yield self._build_line(entry, "user", {"message": said, **more}, part=".1")
 
 
-class Transcript:
+class ClaudeTranscriptFile:
     """The transcript file of a running session, updated when somebody may read it."""
 
     def __init__(
-        self, path: str, writer: Writer, *, events: MemoryObjectReceiveStream[Event]
+        self, path: str, writer: ClaudeTranscriptWriter, *, events: MemoryObjectReceiveStream[Event]
     ) -> None:
         self.path = path
         self._writer, self._events = writer, events
 
-    def begin(self, entries: Iterable[Entry]) -> None:
+    def write_history(self, entries: Iterable[Entry]) -> None:
         """Write the entries so far."""
-        self._write(encoded(self._writer, entries), mode="wb")
+        self._write_lines(encode_claude_transcript(self._writer, entries), mode="wb")
 
-    def update(self) -> None:
+    def write_new_entries(self) -> None:
         """Write the entries since the last update."""
         fresh: list[Entry] = []
         while self._events.statistics().current_buffer_used:
@@ -164,20 +186,22 @@ class Transcript:
             except (anyio.WouldBlock, anyio.EndOfStream):
                 break
             fresh += [event] if isinstance(event, Entry) else []
-        if lines := encoded(self._writer, fresh):
-            self._write(lines, mode="ab")
+        if lines := encode_claude_transcript(self._writer, fresh):
+            self._write_lines(lines, mode="ab")
 
-    def _write(self, lines: list[bytes], *, mode: Literal["wb", "ab"]) -> None:
+    def _write_lines(self, lines: list[bytes], *, mode: Literal["wb", "ab"]) -> None:
         """Write lines; a disk that is full costs some of them, never the session."""
-        with suppress(OSError), open(self.path, mode, opener=_private) as file:
+        with suppress(OSError), open(self.path, mode, opener=_open_private_file) as file:
             file.writelines(lines)
 
 
-def encoded(writer: Writer, entries: Iterable[Entry]) -> list[bytes]:
+def encode_claude_transcript(
+    writer: ClaudeTranscriptWriter, entries: Iterable[Entry]
+) -> list[bytes]:
     """Encode entries as lines of the file."""
-    told = (line for entry in entries for line in writer.lines(entry))
+    told = (line for entry in entries for line in writer.encode_entry(entry))
     return [msgspec.json.encode(line) + b"\n" for line in told]
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private_file(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

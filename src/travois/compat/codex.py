@@ -11,22 +11,25 @@ from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
 
 
-def tabled(folder: str) -> Iterator[tuple[str, FrontMatter]]:
+def read_codex_roles(folder: str) -> Iterator[tuple[str, FrontMatter]]:
     """Yield the roles of a Codex folder, from its settings and from role files."""
     path = os.path.join(folder, "config.toml")
-    roles = _toml(path).get("agents")
+    roles = _read_codex_toml(path).get("agents")
     for name, said in roles.items() if is_settings_tree(roles) else ():
         if is_settings_tree(said) and "description" in said:
             file = str(said.get("config_file") or "")
-            more = _toml(os.path.join(folder, os.path.expanduser(file))) if file else {}
-            yield path, _front(name, more | said)
+            more = _read_codex_toml(os.path.join(folder, os.path.expanduser(file))) if file else {}
+            yield path, _codex_front_matter(name, more | said)
     files = os.path.join(folder, "agents")
     for name in sorted(os.listdir(files)) if os.path.isdir(files) else ():
-        if name.endswith(".toml") and (said := _toml(own := os.path.join(files, name))):
-            yield own, _front(str(said.get("name") or name.removesuffix(".toml")), said)
+        if name.endswith(".toml") and (said := _read_codex_toml(own := os.path.join(files, name))):
+            yield (
+                own,
+                _codex_front_matter(str(said.get("name") or name.removesuffix(".toml")), said),
+            )
 
 
-def _front(name: str, said: Json) -> FrontMatter:
+def _codex_front_matter(name: str, said: Json) -> FrontMatter:
     values: dict[str, FrontMatterValue] = {
         "name": name,
         "description": str(said.get("description") or name),
@@ -42,7 +45,7 @@ def _front(name: str, said: Json) -> FrontMatter:
     )
 
 
-def _toml(path: str) -> Json:
+def _read_codex_toml(path: str) -> Json:
     try:
         text = plain_text(path)
         from tomllib import loads

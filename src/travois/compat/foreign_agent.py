@@ -36,22 +36,22 @@ class ForeignAgent(msgspec.Struct, frozen=True, kw_only=True):
     resume: str = ""
     """The command that goes on with a session."""
 
-    def home(self, environ: Mapping[str, str]) -> Path | None:
+    def find_home(self, environ: Mapping[str, str]) -> Path | None:
         """Return the folder of the user's own files; None if this environment has no place."""
-        base = find_folder(environ, self.variable, self.base)
+        base = find_config_folder(environ, self.variable, self.base)
         return base / self.inner if base else None
 
-    def within_home(self, environ: Mapping[str, str], *names: str) -> list[str]:
+    def home_paths(self, environ: Mapping[str, str], *names: str) -> list[str]:
         """Return these places in its home; none if there is no home."""
-        home = self.home(environ)
+        home = self.find_home(environ)
         return [str(home / name) for name in names] if home else []
 
-    def within_project(self, folder: str, *names: str) -> list[str]:
+    def project_paths(self, folder: str, *names: str) -> list[str]:
         """Return these places in its folder of a project."""
         return [os.path.join(folder, self.folder, name) for name in names]
 
 
-def find_folder(environ: Mapping[str, str], variable: str, default: str) -> Path | None:
+def find_config_folder(environ: Mapping[str, str], variable: str, default: str) -> Path | None:
     """Return the folder that a variable names, else the default below the person's home."""
     if chosen := environ.get(variable):
         return Path(chosen).expanduser().absolute()

@@ -15,7 +15,7 @@ from travois.core.json import as_object
 from travois.hooks.config import abroad
 from travois.hooks.output import Said
 
-EVENTS = {
+GEMINI_EVENT_NAMES = {
     "PreToolUse": "BeforeTool",
     "PostToolUse": "AfterTool",
     "PostToolUseFailure": "AfterTool",
@@ -24,19 +24,19 @@ EVENTS = {
     "PreCompact": "PreCompress",
 }
 """Our names of events, and theirs."""
-AFTER = ("PostToolUse", "PostToolUseFailure")
-ADVISORY = ("SessionStart", "SessionEnd", "Notification", "PreCompact")
+AFTER_TOOL_EVENTS = ("PostToolUse", "PostToolUseFailure")
+ADVISORY_EVENTS = ("SessionStart", "SessionEnd", "Notification", "PreCompact")
 """Events at which such a hook has no say."""
 
 
-def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
+def encode_gemini_hook_payload(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
     """Encode a hook payload in Gemini CLI's format."""
     event = heard["hook_event_name"]
-    found = {**heard, "hook_event_name": EVENTS.get(event, event)}
+    found = {**heard, "hook_event_name": GEMINI_EVENT_NAMES.get(event, event)}
     found["timestamp"] = datetime.fromtimestamp(at, UTC).isoformat()
     if "tool_name" in heard:
         found["tool_name"] = abroad(heard["tool_name"])
-    if event in AFTER:
+    if event in AFTER_TOOL_EVENTS:
         brought = heard.get("tool_response", heard.get("error"))
         brought = as_object(brought).get("stdout", brought)
         text = brought if isinstance(brought, str) else msgspec.json.encode(brought).decode()
@@ -47,7 +47,7 @@ def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
     return found
 
 
-def said(event: str, said: Said, given: object) -> Said:
+def decode_gemini_hook_output(event: str, said: Said, given: object) -> Said:
     """Decode a Gemini hook's output to our format; `given` is the call's input."""
     if said.failure or said.status not in (0, 2):
         return said
@@ -57,15 +57,17 @@ def said(event: str, said: Said, given: object) -> Said:
         return said
     if said.status:
         output = {"decision": "block", "reason": said.error.strip()}
-    spoken = _spoken(event, output, as_object(given))
+    spoken = _translate_gemini_decision(event, output, as_object(given))
     return replace(said, out=msgspec.json.encode(spoken).decode(), status=0)
 
 
-def _spoken(event: str, output: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _translate_gemini_decision(
+    event: str, output: dict[str, Any], given: dict[str, Any]
+) -> dict[str, Any]:
     own = as_object(output.get("hookSpecificOutput"))
     denied = output.get("decision") in ("deny", "block")
     kept = {key: value for key, value in output.items() if key != "decision"}
-    if event in ADVISORY:
+    if event in ADVISORY_EVENTS:
         return {key: kept[key] for key in ("systemMessage", "hookSpecificOutput") if key in kept}
     if "tool_input" in own:
         own = {**own, "updatedInput": {**given, **as_object(own["tool_input"])}}

@@ -45,7 +45,7 @@ from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import ModelClient, UserWarned
 from travois.prompt.environment import baseline, updated
 from travois.providers import catalog
-from travois.providers.options import LEVELS
+from travois.providers.options import EFFORT_LEVELS
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_history
 from travois.sessions.session import JOB_STATE_PREFIX, Session
 from travois.settings.load import COMMAND_LINE
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 CHILDREN_FOLDER = "agents"
-EFFORT_BY_NAME: dict[str, Effort] = {level: level for level in LEVELS}
+EFFORT_BY_NAME: dict[str, Effort] = {level: level for level in EFFORT_LEVELS}
 FORK_DESCRIPTION = "a copy of this conversation that knows everything said so far"
 
 

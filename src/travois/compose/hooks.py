@@ -35,7 +35,7 @@ from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 
 if TYPE_CHECKING:
-    from travois.compat.claude_transcript import Transcript
+    from travois.compat.claude_transcript import ClaudeTranscriptFile
     from travois.hooks.events import SessionStart
 
 LeaveReason = Literal["clear", "resume", "prompt_input_exit", "other"]
@@ -127,18 +127,21 @@ def _transcript_writer(
     session: Session, place: Workspace, *, found: OpenedSession, stack: AsyncExitStack
 ) -> Callable[[], str]:
     """Return a function that writes the transcript for hooks, from its first use on."""
-    kept: list[Transcript] = []
+    kept: list[ClaudeTranscriptFile] = []
 
     def write_transcript() -> str:
         if not kept:
-            from travois.compat.claude_transcript import Transcript, Writer
+            from travois.compat.claude_transcript import (
+                ClaudeTranscriptFile,
+                ClaudeTranscriptWriter,
+            )
 
             path = str(found.log.folder / f"{found.id}.jsonl")
             events = stack.enter_context(session.watch())
-            writer = Writer(found.id, BlobStore(place.home.blobs).get)
-            kept.append(Transcript(path, writer, events=events))
-            kept[0].begin(session.all_entries())
-        kept[0].update()
+            writer = ClaudeTranscriptWriter(found.id, BlobStore(place.home.blobs).get)
+            kept.append(ClaudeTranscriptFile(path, writer, events=events))
+            kept[0].write_history(session.all_entries())
+        kept[0].write_new_entries()
         return kept[0].path
 
     return write_transcript

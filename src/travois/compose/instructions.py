@@ -17,7 +17,9 @@ def compose_instructions(
     place: Workspace, loaded: LoadedSettings, guard: Permissions, *, sources: str
 ) -> Library:
     """Compose the instruction files of the user and the project."""
-    claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
+    claude, codex, opencode = (
+        str(a.find_home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE)
+    )
     places = Places(
         place.cwd,
         place.project.root,

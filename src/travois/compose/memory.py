@@ -19,7 +19,7 @@ from travois.settings.schema import LoadedSettings, MemorySettings
 
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemories
-    from travois.search.index import Index
+    from travois.search.index import SearchIndex
 
     MemoriesType = FolderMemories
 else:
@@ -56,14 +56,14 @@ def consent_by_scope(asked: MemorySettings) -> dict[Scope, Consent]:
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
-def _open_index(home: TravoisHome) -> Index:
-    from travois.search.embedder import Absent, find
-    from travois.search.index import Index
+def _open_index(home: TravoisHome) -> SearchIndex:
+    from travois.search.embedder import NoEmbedder, find_embedder
+    from travois.search.index import SearchIndex
 
     root = home.path / "memory"
     blobs.make_folders(root)
-    embedder = find(root / "embedder.json")
-    return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
+    embedder = find_embedder(root / "embedder.json")
+    return SearchIndex(root / "index.db", None if isinstance(embedder, NoEmbedder) else embedder)
 
 
 def _open_memories(
@@ -71,7 +71,7 @@ def _open_memories(
     project: Project,
     loaded: LoadedSettings,
     *,
-    index: Index | None,
+    index: SearchIndex | None,
     wrote: Callable[[str], None] | None = None,
 ) -> FolderMemories:
     from travois.memory.store import open_memories

@@ -30,19 +30,19 @@ from travois.hooks.config import parse
 from travois.permissions.secrets import collect_secrets
 from travois.ports.world import ModelClient
 from travois.providers import catalog
-from travois.providers.catalog import Catalog, Terms
+from travois.providers.catalog import Catalog, ModelPolicy
 from travois.providers.client import HttpModel
-from travois.providers.http.client import Direct, Timeouts
-from travois.providers.http.transport import transport
-from travois.providers.options import LEVELS
+from travois.providers.http.client import DirectTransport, Timeouts
+from travois.providers.http.transport import create_transport
+from travois.providers.options import EFFORT_LEVELS
 from travois.sessions import home
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings, ModelSettings
 
 if TYPE_CHECKING:
-    from travois.local_model.llamacpp import Engine
-    from travois.local_model.model import Mind
-    from travois.local_model.router import Nearest
+    from travois.local_model.llamacpp import LlamaServer
+    from travois.local_model.model import SmolLm
+    from travois.local_model.router import ExampleIndex
 
 
 # Models that this machine runs itself, as a session has them.
@@ -67,18 +67,18 @@ class LocalModels:
 
     def __init__(self, loaded: LoadedSettings, stack: AsyncExitStack) -> None:
         self._loaded = loaded
-        self._engines: dict[tuple[Path, int], Engine] = {}
-        self._travel = Direct(LOCAL_TIMEOUTS)
+        self._engines: dict[tuple[Path, int], LlamaServer] = {}
+        self._travel = DirectTransport(LOCAL_TIMEOUTS)
         stack.push_async_callback(self.aclose)
 
     def model_for(self, card: Card) -> ModelClient:
         """Return a client for a local model."""
-        from travois.local_model.llamacpp import LocalModel
-        from travois.local_model.model import Guided
+        from travois.local_model.llamacpp import LlamaModel
+        from travois.local_model.model import SmolLmModel
 
         if card.id != EMBEDDED_MODEL:
-            return LocalModel(card, self._engine_for(Path(card.id), card.window), self._travel)
-        return Guided(load_nearest_examples, self._embedded_mind(card.window))
+            return LlamaModel(card, self._engine_for(Path(card.id), card.window), self._travel)
+        return SmolLmModel(load_nearest_examples, self._embedded_mind(card.window))
 
     async def aclose(self) -> None:
         """Close connections and stop the server processes."""
@@ -86,29 +86,29 @@ class LocalModels:
         for engine in self._engines.values():
             await engine.aclose()
 
-    def _embedded_mind(self, window: int) -> Mind | None:
-        from travois.local_model.model import Mind
+    def _embedded_mind(self, window: int) -> SmolLm | None:
+        from travois.local_model.model import SmolLm
 
         weights = find_smollm2()
         if isinstance(weights, str):
             return None
-        return Mind(self._engine_for(weights, window), self._travel)
+        return SmolLm(self._engine_for(weights, window), self._travel)
 
-    def _engine_for(self, path: Path, window: int) -> Engine:
-        from travois.local_model.llamacpp import Engine
+    def _engine_for(self, path: Path, window: int) -> LlamaServer:
+        from travois.local_model.llamacpp import LlamaServer
 
         if (path, window) not in self._engines:
             threads = max(1, self._loaded.settings.local.threads)
-            self._engines[path, window] = Engine(path, window=window, threads=threads)
+            self._engines[path, window] = LlamaServer(path, window=window, threads=threads)
         return self._engines[path, window]
 
 
 def find_smollm2() -> Path | str:
     """Return the weights of the embedded model, or why it cannot run here."""
-    from travois.local_model.llamacpp import missing
-    from travois.local_model.model import find
+    from travois.local_model.llamacpp import llamacpp_missing_reason
+    from travois.local_model.model import find_smollm_weights
 
-    return missing() or find(_stamp_path("smollm2.json"))
+    return llamacpp_missing_reason() or find_smollm_weights(_stamp_path("smollm2.json"))
 
 
 def embedded_model_notice() -> str:
@@ -117,12 +117,12 @@ def embedded_model_notice() -> str:
     return NO_KEY_NOTICE.format(SMOLLM_NOTICE if isinstance(weights, Path) else RULES_NOTICE)
 
 
-def load_nearest_examples() -> Nearest:
+def load_nearest_examples() -> ExampleIndex:
     """Load the examples with our static embeddings: MiniLM takes 2 s to start."""
-    from travois.local_model.router import Nearest
-    from travois.search.embedder import Static
+    from travois.local_model.router import ExampleIndex
+    from travois.search.embedder import StaticEmbedder
 
-    return Nearest(Static())
+    return ExampleIndex(StaticEmbedder())
 
 
 def _stamp_path(name: str) -> Path:
@@ -136,9 +136,13 @@ def model_catalog(loaded: LoadedSettings) -> Catalog:
     """Return the model catalog, with the user's additions."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
-    found = catalog.merged(extra, where=loaded.origin) if any(extra.values()) else catalog.catalog()
+    found = (
+        catalog.merge_catalog(extra, where=loaded.origin)
+        if any(extra.values())
+        else catalog.load_catalog()
+    )
     prices = settings.model_pricing
-    terms = Terms(
+    terms = ModelPolicy(
         settings.available_models,
         settings.denied_models,
         renamed=settings.model_overrides,
@@ -169,8 +173,8 @@ async def choose_model(
     effort = epoch.model.effort if epoch and not asked else None
     if epoch and (not chosen or loaded.origin("model") != "command line"):
         terms = model_catalog(loaded).terms
-        if not terms.offer(epoch.model.name) and epoch.model.id not in terms.renamed.values():
-            raise terms.fault(epoch.model.name)
+        if not terms.allows(epoch.model.name) and epoch.model.id not in terms.renamed.values():
+            raise terms.denial_error(epoch.model.name)
         wanted = _starting_effort(loaded, epoch.model.id) if effort is None else effort
         return replace(epoch.model, effort=wanted), _hint_at_other_models(epoch.model)
     model, line = await find_model(chosen, loaded)
@@ -187,7 +191,7 @@ def _starting_effort(loaded: LoadedSettings, id: str) -> Effort:
     wanted = settings.effort_level if named else own.effort_level or settings.effort_level
     said = (wanted, own.max_effort_level, settings.max_effort_level)
     levels: list[Effort] = [level for level in said if level]
-    return min(levels, key=LEVELS.index) if levels else ""
+    return min(levels, key=EFFORT_LEVELS.index) if levels else ""
 
 
 def context_layers(loaded: LoadedSettings, session: Session) -> ContextLayers:
@@ -213,7 +217,7 @@ def _compaction_off_source(loaded: LoadedSettings) -> str:
 
 def _hint_at_other_models(card: Card) -> str:
     """Suggest other models once an API key is set."""
-    if not card.is_frail or not catalog.configured(os.environ):
+    if not card.is_frail or not catalog.has_default_model(os.environ):
         return ""
     return f"this session uses {card.name} although an API key is set; --model NAME switches"
 
@@ -230,33 +234,33 @@ async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
     A server on this machine is asked what it has. With the model comes a line that says who it is.
     """
     among = model_catalog(loaded)
-    if not chosen.strip() and not catalog.configured(os.environ, among=among):
+    if not chosen.strip() and not catalog.has_default_model(os.environ, among=among):
         from travois.providers import discovery
 
-        if (model := await discovery.found(os.environ, among=among)) is not None:
-            where = catalog.endpoint(model, os.environ, among=among).url
+        if (model := await discovery.discover_local_model(os.environ, among=among)) is not None:
+            where = catalog.resolve_endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
             return model, f"no API key is set: {model.name} answers, found at {where} {size}"
         if _can_use_embedded_model(loaded):
-            return catalog.resolve(
+            return catalog.resolve_model(
                 f"{LOCAL_PROVIDER}/{EMBEDDED_MODEL}", {}, among=among
             ), embedded_model_notice()
     model = resolve_model(chosen, among)
     if model.name not in among.models and "[" not in chosen:
-        from travois.providers.discovery import fitted
+        from travois.providers.discovery import with_server_window
 
-        model = await fitted(model, os.environ, among=among)
+        model = await with_server_window(model, os.environ, among=among)
     return model, ""
 
 
 def resolve_model(name: str, among: Catalog | None) -> Card:
     """Resolve a model name; a local file sets the window."""
-    model = catalog.resolve(name, os.environ, among=among)
+    model = catalog.resolve_model(name, os.environ, among=among)
     if model.provider != LOCAL_PROVIDER or model.id == EMBEDDED_MODEL:
         return model
-    from travois.local_model.llamacpp import sized
+    from travois.local_model.llamacpp import fit_model_to_file
 
-    return sized(model)
+    return fit_model_to_file(model)
 
 
 def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
@@ -264,7 +268,7 @@ def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
 
     A short name such as `haiku` means a model of the session's provider, if there is one.
     """
-    known, word = among or catalog.catalog(), name.strip().casefold()
+    known, word = among or catalog.load_catalog(), name.strip().casefold()
     served, own = known.providers.get(usual.provider), f"{usual.provider}/"
     if "/" in word or served is None:
         return resolve_model(name, among)
@@ -273,7 +277,7 @@ def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
     if word in _split_words(usual.id):
         return usual
     ids = (model.removeprefix(own) for model in known.models if model.startswith(own))
-    fitting = (id for id in ids if known.terms.offer(own + id) and word in (id, *_split_words(id)))
+    fitting = (id for id in ids if known.terms.allows(own + id) and word in (id, *_split_words(id)))
     return resolve_model(own + found if (found := next(fitting, "")) else name, among)
 
 
@@ -310,9 +314,9 @@ class ModelFactory:
         if card.provider == LOCAL_PROVIDER:
             return self._local.model_for(card), "none"
         among = model_catalog(self._loaded)
-        where = catalog.endpoint(card, os.environ, among=among)
+        where = catalog.resolve_endpoint(card, os.environ, among=among)
         self._hide_key(where.headers)
-        travel = transport(where.url, os.environ, _request_timeouts(self._loaded, card))
+        travel = create_transport(where.url, os.environ, _request_timeouts(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
         return HttpModel(card, where, travel, heard=self._hide_key, known=among), where.key_source
 
@@ -354,9 +358,9 @@ def compose_models(
         return reached[name]
 
     def is_local(card: Card) -> bool:
-        from travois.providers.discovery import runs_here
+        from travois.providers.discovery import runs_on_this_machine
 
-        return runs_here(card, os.environ, among=among)
+        return runs_on_this_machine(card, os.environ, among=among)
 
     for name in chain or asked.fallback_models:
         try:
@@ -406,9 +410,9 @@ def find_small_model(
     served: Card, serve: Callable[[Card], ModelClient], *, among: Catalog
 ) -> SmallModel | None:
     """Return a cheaper model of the same provider; none if there is none."""
-    name = catalog.small(served, among=among)
+    name = catalog.find_small_model(served, among=among)
     try:
-        found = catalog.resolve(name, os.environ, among=among) if name else None
+        found = catalog.resolve_model(name, os.environ, among=among) if name else None
         return SmallModel(found, serve(found)) if found else None
     except UserError:
         return None

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.claude_json import uuid
+from travois.compat.claude_json import make_line_uuid
 from travois.compose.options import PICK_SESSION, Options
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
@@ -138,7 +138,10 @@ def _find_fork_point(id: str, entries: Iterable[Entry], name: str) -> int:
         return max(entry.seq for entry in entries)
     for seq, fact in ((entry.seq, entry.fact) for entry in entries):
         parts = range(len(fact.content)) if isinstance(fact, Assistant) else ()
-        if name in (uuid(id, str(seq)), *(uuid(id, f"{seq}.{part}") for part in parts)):
+        if name in (
+            make_line_uuid(id, str(seq)),
+            *(make_line_uuid(id, f"{seq}.{part}") for part in parts),
+        ):
             return seq
     raise UserError(f"Session {id} has no message {name}")
 

@@ -87,8 +87,8 @@ def drop_unusable_settings(loaded: LoadedSettings, environ: Mapping[str, str]) -
         return loaded
     try:
         among = model_catalog(loaded)
-        model = catalog.resolve(settings.model, environ, among=among)
-        catalog.endpoint(model, environ, among=among)
+        model = catalog.resolve_model(settings.model, environ, among=among)
+        catalog.resolve_endpoint(model, environ, among=among)
     except UserError as fault:
         why = f"{loaded.origin('model')}: model {settings.model} is ignored: {fault.what}"
         settings = replace(loaded.settings, model="")

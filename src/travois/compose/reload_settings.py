@@ -95,7 +95,7 @@ def _exchange_entries(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...
 def _list_settings_files(place: Workspace, loaded: LoadedSettings) -> tuple[str, ...]:
     usual = [
         str(place.home.settings),
-        *CLAUDE.within_home(os.environ, "settings.json"),
+        *CLAUDE.home_paths(os.environ, "settings.json"),
         os.path.join(place.cwd, ".claude/settings.json"),
         os.path.join(loaded.root, ".claude/settings.local.json"),
         os.path.join(place.project.root, ".travois/settings.json"),

@@ -85,7 +85,7 @@ from travois.process.run import LocalProcesses
 from travois.prompt.briefing import again
 from travois.prompt.environment import Surroundings
 from travois.prompt.style_text import DEFAULT
-from travois.providers.encoder import Encoder
+from travois.providers.encoder import RequestEncoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import SandboxSupport
 from travois.sessions import home as homes
@@ -340,7 +340,7 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
     return Agent(
         session=session,
         model=parts.model,
-        encoder=Encoder(BlobStore(place.home.blobs).get),
+        encoder=RequestEncoder(BlobStore(place.home.blobs).get),
         tools=_agent_tools(start, parts),
         world=replace(parts.world, snapshots=snapshots),
         permissions=permissions,

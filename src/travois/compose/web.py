@@ -38,9 +38,11 @@ def compose_web_search(
     """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
-        from travois.providers.search_endpoint import EndpointSearch, endpoint
+        from travois.providers.search_endpoint import EndpointSearch, resolve_search_endpoint
 
-        desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
+        desk = EndpointSearch(
+            resolve_search_endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ
+        )
         return lambda agent, wanted: desk.search(wanted)
     if asked.use == "provider":
         among = models.model_catalog(loaded)

@@ -11,7 +11,7 @@ from travois.core.view import View, project_view
 from travois.engine.agent import Agent
 from travois.engine.fork import ask_quietly
 from travois.ports.world import UserWarned
-from travois.providers.anthropic_extras import warming
+from travois.providers.anthropic_extras import to_cache_warming_request
 
 RENEW_MARGIN_SECONDS = 30.0
 """The time before expiry, in seconds, at which the cache is renewed."""
@@ -43,7 +43,10 @@ async def renew_cache(agent: Agent) -> bool:
     view, card = _last_sent_view(agent), current_model(agent)
     if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
         return False
-    return await ask_quietly(agent, view, what="cache kept", change=warming) is not None
+    return (
+        await ask_quietly(agent, view, what="cache kept", change=to_cache_warming_request)
+        is not None
+    )
 
 
 def _last_sent_view(agent: Agent) -> View | None:

@@ -12,11 +12,11 @@ from travois.core.facts import Changed, Epoch
 from travois.core.models import ModelCard
 from travois.engine.agent import Agent, RetryPolicy, SmallModel
 from travois.ports.world import UserWarned
-from travois.providers.replies import Problem, ProblemKind
+from travois.providers.replies import ApiError, ApiErrorKind
 
 CHOSEN_MODEL_STATE = "fallback.home"
 """State of the session: the model that was chosen, while another one answers for it."""
-FALLBACK_PROBLEMS: frozenset[ProblemKind] = frozenset(
+FALLBACK_PROBLEMS: frozenset[ApiErrorKind] = frozenset(
     ("overloaded", "server", "rate", "quota", "billing", "timeout", "network", "garbled", "missing")
 )
 """Problems that another model may not have."""
@@ -33,7 +33,7 @@ def current_retry_policy(agent: Agent) -> RetryPolicy:
     )
 
 
-def use_fallback_model(agent: Agent, problem: Problem) -> bool:
+def use_fallback_model(agent: Agent, problem: ApiError) -> bool:
     """Switch to the next fallback model that can take over; return whether one did."""
     epoch, session = agent.session.view.epoch, agent.session
     if epoch is None or problem.kind not in FALLBACK_PROBLEMS:

@@ -13,8 +13,8 @@ from travois.core.models import Usage, compute_cost
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, charge_request
-from travois.providers.options import rationed
-from travois.providers.replies import Problem, Reply
+from travois.providers.options import limit_reply_tokens
+from travois.providers.replies import ApiError, Reply
 from travois.providers.request import PrefixBreak, Request
 
 RequestChange = Callable[[Request], Request]
@@ -48,7 +48,7 @@ async def ask_quietly(
         return None
     try:
         return await send_side_request(agent, view, what=what, change=change)
-    except (Problem, PrefixBreak, BudgetExhausted):
+    except (ApiError, PrefixBreak, BudgetExhausted):
         return None
 
 
@@ -69,7 +69,7 @@ async def send_side_request(
             usage, outcome = reply.usage, "done" if reply.content else "said nothing"
             _share_reply(agent, view, reply, what)
             return reply
-    except (Problem, PrefixBreak, BudgetExhausted) as problem:
+    except (ApiError, PrefixBreak, BudgetExhausted) as problem:
         outcome = str(problem)
         raise
     finally:
@@ -102,7 +102,7 @@ def _foreign_model_cost(agent: Agent, view: View, usage: Usage) -> float | None:
 
 async def _send_paid_request(agent: Agent, view: View, change: RequestChange) -> Reply:
     async with charge_request(agent, view) as payment:
-        request = rationed(agent.encoder.fork().build_request(view), payment.output)
+        request = limit_reply_tokens(agent.encoder.fork().build_request(view), payment.output)
         reply = await _read_reply(agent, change(request))
         payment.usage = reply.usage
     return reply
@@ -113,4 +113,4 @@ async def _read_reply(agent: Agent, request: Request) -> Reply:
         async for event in stream:
             if isinstance(event, Reply):
                 return event
-    raise Problem("garbled", "the stream ended without a reply")
+    raise ApiError("garbled", "the stream ended without a reply")

@@ -24,7 +24,7 @@ from travois.core.tokens import context_tokens, free_request_room, head_tokens, 
 from travois.core.view import View, ViewItem
 from travois.engine.agent import Agent
 from travois.ports.world import UserWarned
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 
 KEPT_MEDIA_COUNTS = (20, 5, 0)
 """The messages with media that stay, try by try, until a request can hold them."""
@@ -49,7 +49,7 @@ SHRINK_SHARE = 0.6
 """The share of its size that a request keeps if the provider did not name the excess."""
 
 
-async def recover_from_overflow(agent: Agent, problem: Problem, *, tried: int) -> bool:
+async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) -> bool:
     """Make the next request smaller; return whether another try may succeed."""
     from travois.context.compaction.compact import compact_conversation
 
@@ -294,7 +294,7 @@ def _narrow_window(epoch: Epoch, window: int, *, why: str) -> Epoch:
     )
 
 
-def _adopt_window(agent: Agent, problem: Problem) -> None:
+def _adopt_window(agent: Agent, problem: ApiError) -> None:
     """Adopt the window that the provider names instead of the catalogue's."""
     epoch = agent.session.view.epoch
     if epoch is None or not 0 < problem.limit < epoch.model.window:
@@ -302,7 +302,7 @@ def _adopt_window(agent: Agent, problem: Problem) -> None:
     agent.session.append(_narrow_window(epoch, problem.limit, why=problem.message))
 
 
-def _compaction_goal(agent: Agent, problem: Problem) -> int:
+def _compaction_goal(agent: Agent, problem: ApiError) -> int:
     size = context_tokens(agent.session.view)
     if problem.tokens and problem.limit:
         return round(size * problem.limit / problem.tokens * OVERFLOW_MARGIN)

@@ -16,9 +16,9 @@ from travois.engine.fallback import current_retry_policy, use_fallback_model
 from travois.engine.overflow import notice_truncation, recover_from_overflow
 from travois.engine.retry import retry_delay
 from travois.ports.world import RequestRetrying, UserWarned
-from travois.providers.anthropic_extras import beta_of
-from travois.providers.options import rationed, refused
-from travois.providers.replies import Problem, Reply, as_fact
+from travois.providers.anthropic_extras import beta_of_field
+from travois.providers.options import is_effort_field, limit_reply_tokens
+from travois.providers.replies import ApiError, Reply, build_assistant_fact
 from travois.providers.request import PrefixBreak, Request
 
 SHRINKABLE_PROBLEMS = ("overflow", "large", "media", "pairing", "bound", "thinking")
@@ -49,7 +49,7 @@ async def request_reply(agent: Agent) -> str:
     while True:
         try:
             reply = await _send_and_receive(agent)
-        except Problem as problem:
+        except ApiError as problem:
             if await _prepare_retry(agent, problem, tries):
                 continue
             if not use_fallback_model(agent, problem):
@@ -57,13 +57,13 @@ async def request_reply(agent: Agent) -> str:
             tries = RequestTries()
         else:
             check_provider_clearing(agent, reply)
-            agent.session.append(as_fact(agent.session.view, reply))
+            agent.session.append(build_assistant_fact(agent.session.view, reply))
             notice_truncation(agent)
             _warn_of_cache_miss(agent)
             return ""
 
 
-def _describe_failure(agent: Agent, problem: Problem) -> str:
+def _describe_failure(agent: Agent, problem: ApiError) -> str:
     """Describe why no reply came and, for an overflow, the way out."""
     out = explain_how_to_make_room(agent) if problem.kind in ("overflow", "large") else ""
     return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
@@ -80,14 +80,14 @@ def _warn_of_cache_miss(agent: Agent) -> None:
         agent.session.emit(UserWarned(f"prompt cache miss: {lost}: {last.cause_text}"))
 
 
-async def _prepare_retry(agent: Agent, problem: Problem, tries: RequestTries) -> bool:
+async def _prepare_retry(agent: Agent, problem: ApiError, tries: RequestTries) -> bool:
     """Apply a remedy or wait; return whether the request should be sent again."""
     tried = f"{problem.kind} {problem.field}"
     # Each remedy once: a provider that refuses the changed request, too, would be asked for ever.
     if tried not in tries.remedies and (remedy := _find_remedy(agent.session.view, problem)):
         tries.remedies.add(tried)
         _record_failure(agent, problem, attempt=tries.attempt, wait=0.0)
-        if problem.kind == "field" and refused(problem.field):
+        if problem.kind == "field" and is_effort_field(problem.field):
             told = f"{remedy.model.name} does not accept the requested effort"
             agent.session.emit(UserWarned(f"{told}: {problem.message}"))
         agent.session.append(remedy)
@@ -116,7 +116,7 @@ async def _send_and_receive(agent: Agent) -> Reply:
 
 
 def _record_request(agent: Agent, *, output: int) -> Request:
-    request, view = rationed(_build_request(agent), output), agent.session.view
+    request, view = limit_reply_tokens(_build_request(agent), output), agent.session.view
     agent.session.append(
         Sent(
             pieces=request.pieces,
@@ -151,10 +151,10 @@ async def _receive_reply(agent: Agent, request: Request) -> Reply:
             if isinstance(event, Reply):
                 return event
             agent.session.emit(event)
-    raise Problem("garbled", "the stream ended without a reply")
+    raise ApiError("garbled", "the stream ended without a reply")
 
 
-def _record_failure(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -> None:
+def _record_failure(agent: Agent, problem: ApiError, *, attempt: int, wait: float | None) -> None:
     agent.session.append(_build_failed_fact(problem, attempt=attempt, wait=wait))
     if wait is not None:
         agent.session.emit(
@@ -169,7 +169,7 @@ def _record_failure(agent: Agent, problem: Problem, *, attempt: int, wait: float
         )
 
 
-def _build_failed_fact(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
+def _build_failed_fact(problem: ApiError, *, attempt: int, wait: float | None) -> Failed:
     return Failed(
         kind=problem.kind,
         message=problem.message,
@@ -180,18 +180,18 @@ def _build_failed_fact(problem: Problem, *, attempt: int, wait: float | None) ->
     )
 
 
-def _find_remedy(view: View, problem: Problem) -> Epoch | None:
+def _find_remedy(view: View, problem: ApiError) -> Epoch | None:
     """Return a changed head that may make the provider accept the history."""
     epoch = view.epoch
     assert epoch is not None
     model, field = epoch.model, problem.field.rpartition(".")[2]
-    if problem.kind == "field" and model.effort and refused(field):
+    if problem.kind == "field" and model.effort and is_effort_field(field):
         return _change_model(epoch, replace(model, effort=""), problem)
     if problem.kind == "field" and (quirk := FIELD_QUIRKS.get(field)):
         if quirk not in model.quirks:
             return _change_model(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
-    elif problem.kind in ("beta", "field") and beta_of(problem.field) in model.betas:
-        kept = tuple(beta for beta in model.betas if beta != beta_of(problem.field))
+    elif problem.kind in ("beta", "field") and beta_of_field(problem.field) in model.betas:
+        kept = tuple(beta for beta in model.betas if beta != beta_of_field(problem.field))
         return _change_model(epoch, replace(model, betas=kept), problem)
     elif problem.kind == "output" and 0 < problem.limit < model.output:
         return _change_model(epoch, replace(model, output=problem.limit), problem)
@@ -200,5 +200,5 @@ def _find_remedy(view: View, problem: Problem) -> Epoch | None:
     return None
 
 
-def _change_model(epoch: Epoch, model: object, problem: Problem) -> Epoch:
+def _change_model(epoch: Epoch, model: object, problem: ApiError) -> Epoch:
     return replace(epoch, model=model, why=problem.message, unbind=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from travois.engine.agent import RetryPolicy
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 
 
 def retry_delay(
-    problem: Problem, attempt: int, *, patience: RetryPolicy, chance: float
+    problem: ApiError, attempt: int, *, patience: RetryPolicy, chance: float
 ) -> float | None:
     """Return the seconds to wait before the next attempt; None if there should be none.
 

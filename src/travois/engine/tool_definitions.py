@@ -22,7 +22,7 @@ from travois.core.toolsets import (
     toolset_for,
 )
 from travois.ports.tool import AnyTool
-from travois.providers.json_schema import schema
+from travois.providers.json_schema import build_json_schema
 
 SCHEMAS_FILE = Path(__file__).parent.parent / "tools" / "schemas.json"
 GRAMMAR_PROVIDERS = ("openai", "azure")
@@ -128,7 +128,11 @@ def _rename_schema_fields(text: str, shown: ToolPresentation) -> str:
 
 def tool_schema(tool: AnyTool) -> str:
     """Return the JSON schema of a tool's arguments."""
-    return tool.schema or _load_own_schemas().get(args_type_name(tool.args)) or schema(tool.args)
+    return (
+        tool.schema
+        or _load_own_schemas().get(args_type_name(tool.args))
+        or build_json_schema(tool.args)
+    )
 
 
 def args_type_name(args: type) -> str:

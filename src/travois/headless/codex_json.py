@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.core.content import AnyBlock, Opaque, Text, TextOrMedia
 from travois.core.facts import Changed, Entry, Result
 from travois.core.json import as_list, as_object, as_string
@@ -43,14 +43,14 @@ class CodexJsonWriter:
         self._items = SessionItems()
         self._begun: dict[str, str] = {}
         """Item ids of running calls, by call."""
-        self._todos: Object = {}
+        self._todos: JsonObject = {}
         self._count = 0
 
-    def opening_lines(self, session: str) -> list[Object]:
+    def opening_lines(self, session: str) -> list[JsonObject]:
         """Return the first lines of a run."""
         return [{"type": "thread.started", "thread_id": session}, {"type": "turn.started"}]
 
-    def lines(self, event: Event) -> Iterator[Object]:
+    def lines(self, event: Event) -> Iterator[JsonObject]:
         """Yield the lines for an event."""
         match self._items.add(event):
             case ReplyItem(fact=reply):
@@ -66,7 +66,7 @@ class CodexJsonWriter:
             case _:
                 pass
 
-    def closing_lines(self, tally: TurnTally) -> Iterator[Object]:
+    def closing_lines(self, tally: TurnTally) -> Iterator[JsonObject]:
         """Yield the last lines: unfinished items, the structured answer and the end."""
         for id in tuple(self._begun):
             cut = Entry(0, 0.0, Result(id, (Text(tally.failure_text),), error=True))
@@ -83,20 +83,20 @@ class CodexJsonWriter:
             yield {"type": "error", "message": tally.failure_text}
         yield {"type": "turn.failed", "error": {"message": tally.failure_text}}
 
-    def _reply_items(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
+    def _reply_items(self, content: tuple[AnyBlock, ...]) -> Iterator[JsonObject]:
         for block in content:
             if isinstance(block, Opaque) and block.kind in THINKING_KINDS and block.text:
                 yield self._whole_item({"type": "reasoning", "text": block.text})
         if text := "\n".join(filter(None, map(_visible_text, content))):
             yield self._whole_item({"type": "agent_message", "text": text})
 
-    def _start_item(self, item: ToolCallItem) -> Iterator[Object]:
+    def _start_item(self, item: ToolCallItem) -> Iterator[JsonObject]:
         if item.kind == "edit" or item.name in TOOLS_WITHOUT_ITEM:
             return
         self._begun[item.id] = self._next_item_id()
         yield _item_line("started", {"id": self._begun[item.id], **_call_item(item)})
 
-    def _end_item(self, item: ToolCallItem) -> Iterator[Object]:
+    def _end_item(self, item: ToolCallItem) -> Iterator[JsonObject]:
         if item.name and item.name not in TOOLS_WITHOUT_ITEM:
             id = self._begun.pop(item.id, "") or self._next_item_id()
             yield _item_line("completed", {"id": id, **_finished_call_item(item)})
@@ -105,7 +105,7 @@ class CodexJsonWriter:
         ):
             yield self._error_item(f"{item.name}: {item.text}")
 
-    def _todo_line(self, value: str) -> Object:
+    def _todo_line(self, value: str) -> JsonObject:
         todos = read_tasks(value)
         items: list[Json] = [
             {"text": one.content, "completed": one.status == "completed"} for one in todos
@@ -116,10 +116,10 @@ class CodexJsonWriter:
         self._todos = {"id": id, "type": "todo_list", "items": items}
         return _item_line(stage, self._todos)
 
-    def _error_item(self, message: str) -> Object:
+    def _error_item(self, message: str) -> JsonObject:
         return self._whole_item({"type": "error", "message": message})
 
-    def _whole_item(self, item: Object) -> Object:
+    def _whole_item(self, item: JsonObject) -> JsonObject:
         return _item_line("completed", {"id": self._next_item_id(), **item})
 
     def _next_item_id(self) -> str:
@@ -127,7 +127,7 @@ class CodexJsonWriter:
         return f"item_{self._count - 1}"
 
 
-def _item_line(stage: str, item: Object) -> Object:
+def _item_line(stage: str, item: JsonObject) -> JsonObject:
     return {"type": f"item.{stage}", "item": item}
 
 
@@ -140,11 +140,11 @@ def _visible_text(block: AnyBlock) -> str:
             return ""
 
 
-def _call_item(call: ToolCallItem) -> Object:
+def _call_item(call: ToolCallItem) -> JsonObject:
     """Build the item of a running call."""
     args = as_object(call.arguments)
     if call.name == "Bash":
-        item: Object = {"type": "command_execution", "command": as_string(args.get("command"))}
+        item: JsonObject = {"type": "command_execution", "command": as_string(args.get("command"))}
         return item | {"aggregated_output": "", "status": "in_progress"}
     if call.name == "WebSearch":
         return {"type": "web_search", "query": as_string(args.get("query"))}
@@ -167,10 +167,10 @@ def _call_item(call: ToolCallItem) -> Object:
     return item | {"status": "in_progress"}
 
 
-def _finished_call_item(call: ToolCallItem) -> Object:
+def _finished_call_item(call: ToolCallItem) -> JsonObject:
     """Build the item of a finished call."""
     item, told, detail = _call_item(call), call.text, call.detail
-    ended: Object = {"status": "failed" if call.is_error else "completed"}
+    ended: JsonObject = {"status": "failed" if call.is_error else "completed"}
     match item["type"]:
         case "web_search":
             return item
@@ -193,13 +193,13 @@ def _finished_call_item(call: ToolCallItem) -> Object:
     return item | ended
 
 
-def _result_block(part: TextOrMedia) -> Object:
+def _result_block(part: TextOrMedia) -> JsonObject:
     """Build a result block; of an image only the name, since its bytes are in a file."""
     text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
     return {"type": "text", "text": text}
 
 
-def _usage_json(usage: Usage) -> Object:
+def _usage_json(usage: Usage) -> JsonObject:
     """Build the token counts; `input_tokens` includes cache reads and writes."""
     return {
         "input_tokens": usage.prompt,

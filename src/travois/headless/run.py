@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
 from travois.commands.flags import options_from_args
-from travois.compat.claude_json import Object
+from travois.compat.claude_json import JsonObject
 from travois.compose import commands
 from travois.compose.mcp import list_server_statuses
 from travois.core.content import TextOrMedia
@@ -70,7 +70,7 @@ class HeadlessRun:
         self.code = 0
         self.shape = StructuredAnswer(args.json_schema) if args.json_schema else None
         """The structured answer that is required, if any."""
-        self.brought: Callable[[], Object] = dict
+        self.brought: Callable[[], JsonObject] = dict
         """Returns extra fields for the first line of a turn."""
         self._telling = StreamJsonOptions(
             partial=args.include_partial_messages,
@@ -145,7 +145,11 @@ class HeadlessRun:
         """Report whether work is under way, if the client asked for it."""
         asked = [name in os.environ for name in (STATE_FOR_HOST_VARIABLE, STATE_FOR_ALL_VARIABLE)]
         if state != self._state and any(asked):
-            line: Object = {"type": "system", "subtype": "session_state_changed", "state": state}
+            line: JsonObject = {
+                "type": "system",
+                "subtype": "session_state_changed",
+                "state": state,
+            }
             print_json_line(line | ({} if asked[1] else {"sdk_host_only": True}))
         self._state = state
 
@@ -298,7 +302,7 @@ class HeadlessRun:
             for line in self._codex_writer.opening_lines(session.id):
                 print_json_line(line)
 
-    def _event_lines(self, event: Event, speaker: StreamJsonWriter) -> Iterable[Object]:
+    def _event_lines(self, event: Event, speaker: StreamJsonWriter) -> Iterable[JsonObject]:
         """Return the lines of an event, after it is added to the tally."""
         lines = speaker.lines(event)
         if self._format == "codex-json":
@@ -377,7 +381,7 @@ async def wait_for_background(session: Session) -> bool:
     return False
 
 
-def _session_json(session: Session, commands: tuple[str, ...]) -> Object:
+def _session_json(session: Session, commands: tuple[str, ...]) -> JsonObject:
     """Describe the session for the first line of a turn."""
     crew, mode = session.crew, session.crew.agent.permissions.guard.mode
     return {
@@ -397,12 +401,12 @@ def _session_json(session: Session, commands: tuple[str, ...]) -> Object:
     }
 
 
-def _plugin_json(plugin: Plugin) -> Object:
-    told: Object = {"name": plugin.name, "path": plugin.folder}
+def _plugin_json(plugin: Plugin) -> JsonObject:
+    told: JsonObject = {"name": plugin.name, "path": plugin.folder}
     return told | ({"version": plugin.version} if plugin.version else {})
 
 
-def print_json_line(line: Object) -> None:
+def print_json_line(line: JsonObject) -> None:
     """Print one JSON line and flush."""
     sys.stdout.buffer.write(encode_json(line) + b"\n")
     sys.stdout.buffer.flush()

@@ -9,13 +9,13 @@ from typing import assert_never
 import msgspec
 
 from travois.compat.claude_json import (
-    STOPS,
+    CLAUDE_STOP_REASONS,
     Json,
-    Object,
-    block_json,
-    stream_json,
-    usage_json,
-    uuid,
+    JsonObject,
+    encode_claude_block,
+    encode_claude_stream_event,
+    encode_claude_usage,
+    make_line_uuid,
 )
 from travois.core.content import extract_text
 from travois.core.facts import (
@@ -52,7 +52,7 @@ from travois.ports.world import (
     UserWarned,
 )
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
-from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import BlockBegan, BlockEnded, Grew, ReplyBegan
 
 # The outcome of a turn, in the terms of Claude Code's clients.
 
@@ -128,7 +128,7 @@ class TurnTally:
                 self.text, self.stop = extract_text(item.fact.content), item.fact.stop
             case ToolCallItem(result=None, decided=Decided() as fact) as item:
                 if item.is_denied and fact.by != "schema" and item.name:
-                    denial: Object = {"tool_name": item.name, "tool_use_id": item.id}
+                    denial: JsonObject = {"tool_name": item.name, "tool_use_id": item.id}
                     self.denials.append(denial | {"tool_input": item.arguments})
                     self.denied.append((item.name, fact.because))
             case Entry(fact=Sent()):
@@ -197,9 +197,11 @@ class TurnTally:
             case why:
                 return TERMINAL_REASONS[why]
 
-    def result_json(self, seconds: float) -> Object:
+    def result_json(self, seconds: float) -> JsonObject:
         """Build the fields of the result line."""
-        told: Object = {"errors": [self.failure_text]} if self.is_failure else {"result": self.text}
+        told: JsonObject = (
+            {"errors": [self.failure_text]} if self.is_failure else {"result": self.text}
+        )
         subtype = RESULT_SUBTYPES.get(self.ended.why, "error_during_execution")
         if self.shape is not None and self.shape.given:
             told["structured_output"] = self.shape.value
@@ -214,16 +216,16 @@ class TurnTally:
             "duration_ms": round(seconds * 1000),
             "duration_api_ms": round(self.api_seconds * 1000),
             "num_turns": self.turns,
-            "stop_reason": STOPS[self.stop] if self.stop else None,
+            "stop_reason": CLAUDE_STOP_REASONS[self.stop] if self.stop else None,
             "terminal_reason": self.terminal_reason,
             "total_cost_usd": self.dollars,
-            "usage": usage_json(self.usage),
+            "usage": encode_claude_usage(self.usage),
             "modelUsage": {id: _model_usage_json(*each) for id, each in self._served.items()},
             "permission_denials": self.denials,
         }
 
 
-def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> Object:
+def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> JsonObject:
     return {
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -283,17 +285,17 @@ class StreamJsonWriter:
         self._compacting = False
         """True if the last status line says "compacting"."""
 
-    def lines(self, event: Event) -> list[Object]:
+    def lines(self, event: Event) -> list[JsonObject]:
         """Return the lines for an event."""
         match event:
             case Entry():
                 self.tally.add(event)
                 self._sent = monotonic() if isinstance(event.fact, Sent) else self._sent
                 return self._entry_lines(event.seq, event.fact)
-            case Began() | BlockBegan() | Grew() | BlockEnded():
-                raw = stream_json(event) if self._telling.partial else None
-                first: Object = {}
-                if isinstance(event, Began):
+            case ReplyBegan() | BlockBegan() | Grew() | BlockEnded():
+                raw = encode_claude_stream_event(event) if self._telling.partial else None
+                first: JsonObject = {}
+                if isinstance(event, ReplyBegan):
                     first["ttft_ms"] = round(1000 * (monotonic() - self._sent))
                 return [self._stream_line(raw) | first] if raw else []
             case RequestRetrying():
@@ -316,27 +318,27 @@ class StreamJsonWriter:
             case _:
                 assert_never(event)
 
-    def _progress_lines(self, event: ToolProgress) -> list[Object]:
+    def _progress_lines(self, event: ToolProgress) -> list[JsonObject]:
         """Return a progress line, at most once a second."""
         name, began = self._running.get(event.call, ("", monotonic()))
         seconds = monotonic() - began
         if seconds - self._shown.get(event.call, -PROGRESS_SECONDS) < PROGRESS_SECONDS:
             return []
         self._shown[event.call] = seconds
-        body: Object = {"tool_use_id": event.call, "tool_name": name}
+        body: JsonObject = {"tool_use_id": event.call, "tool_name": name}
         body |= {"parent_tool_use_id": self._parent, "elapsed_time_seconds": round(seconds, 1)}
         return [self._line_without_entry("tool_progress", body)]
 
-    def result_line(self, seconds: float) -> Object:
+    def result_line(self, seconds: float) -> JsonObject:
         """Return the last line of a turn."""
-        origin: Object = {"origin": {"kind": "task-notification"}} if self.unasked else {}
+        origin: JsonObject = {"origin": {"kind": "task-notification"}} if self.unasked else {}
         return self._line_without_entry("result", self.tally.result_json(seconds) | origin)
 
-    def init_line(self, body: Object) -> Object:
+    def init_line(self, body: JsonObject) -> JsonObject:
         """Return the first line of a turn."""
         return self._line_without_entry("system", {"subtype": "init", **body})
 
-    def subagent_lines(self, event: Event) -> list[Object]:
+    def subagent_lines(self, event: Event) -> list[JsonObject]:
         """Return the lines of a subagent: its calls and results, or everything."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant | Result):
             return []
@@ -344,7 +346,7 @@ class StreamJsonWriter:
         talk = isinstance(event.fact, Assistant) and not self._telling.forward
         return [line for line in lines if not talk or _has_tool_use(line)]
 
-    def _entry_lines(self, seq: int, fact: AnyFact) -> list[Object]:
+    def _entry_lines(self, seq: int, fact: AnyFact) -> list[JsonObject]:
         match fact:
             case Compacted() | Failed():
                 return self._compaction_lines(fact)
@@ -359,7 +361,7 @@ class StreamJsonWriter:
             case Result():
                 return [self._tool_result_line(seq, fact)]
             case User() if fact.origin != "human":
-                content: list[Json] = [block_json(part) for part in fact.content]
+                content: list[Json] = [encode_claude_block(part) for part in fact.content]
                 synthetic = self._user_line(seq, content) | {"isSynthetic": True}
                 return [*self._recall_lines(extract_text(fact.content)), synthetic]
             case Noted(what="memory", text=text):
@@ -369,12 +371,12 @@ class StreamJsonWriter:
             case _:
                 return []
 
-    def _replay_line(self, seq: int, fact: User) -> Object:
-        said = self._user_line(seq, [block_json(part) for part in fact.content])
+    def _replay_line(self, seq: int, fact: User) -> JsonObject:
+        said = self._user_line(seq, [encode_claude_block(part) for part in fact.content])
         return said | ({"uuid": self.given} if self.given else {}) | {"isReplay": True}
 
-    def _compact_boundary(self, fact: Compacted) -> Object:
-        told: Object = {
+    def _compact_boundary(self, fact: Compacted) -> JsonObject:
+        told: JsonObject = {
             "trigger": "manual" if fact.trigger == "manual" else "auto",
             "pre_tokens": fact.before,
             "post_tokens": fact.after,
@@ -385,14 +387,14 @@ class StreamJsonWriter:
             "system", {"subtype": "compact_boundary", "compact_metadata": told}
         )
 
-    def _compacting_lines(self, event: CompactionProgress) -> list[Object]:
+    def _compacting_lines(self, event: CompactionProgress) -> list[JsonObject]:
         """Return the compaction status; repeated while it runs, withdrawn if it fails."""
         before, self._compacting = self._compacting, not event.over
         if not event.over:
             return [self._status_line("compacting")]
         return [self._status_line(None, compact_result="failed")] if before else []
 
-    def _compaction_lines(self, fact: Compacted | Failed) -> list[Object]:
+    def _compaction_lines(self, fact: Compacted | Failed) -> list[JsonObject]:
         """Return the outcome of a compaction."""
         before, self._compacting = self._compacting, False
         match fact:
@@ -407,61 +409,69 @@ class StreamJsonWriter:
                 self._compacting = before
                 return []
 
-    def _status_line(self, status: str | None, **more: str) -> Object:
+    def _status_line(self, status: str | None, **more: str) -> JsonObject:
         return self._line_without_entry("system", {"subtype": "status", "status": status, **more})
 
-    def _denial_line(self, fact: Decided) -> Object:
+    def _denial_line(self, fact: Decided) -> JsonObject:
         name = self.tally.items.find_call(fact.call).call.name
-        told: Object = {"subtype": "permission_denied", "tool_use_id": fact.call}
+        told: JsonObject = {"subtype": "permission_denied", "tool_use_id": fact.call}
         told |= {"tool_name": name, "decision_reason": fact.because}
         return self._line_without_entry("system", told)
 
-    def _hook_line(self, fact: Hooked) -> Object:
-        told: Object = {"subtype": "hook_response", "hook_event": fact.event}
+    def _hook_line(self, fact: Hooked) -> JsonObject:
+        told: JsonObject = {"subtype": "hook_response", "hook_event": fact.event}
         told |= {"hook_name": fact.command, "outcome": fact.outcome, "tool_use_id": fact.call}
         return self._line_without_entry("system", told)
 
-    def _api_error_line(self, seq: int) -> Object:
+    def _api_error_line(self, seq: int) -> JsonObject:
         """Build an assistant message that reports an API error."""
-        said: Object = {"type": "text", "text": f"API Error: {self.tally.failure_text}"}
-        message: Object = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
-        message |= {"model": "<synthetic>", "content": [said], "usage": usage_json(Usage())}
+        said: JsonObject = {"type": "text", "text": f"API Error: {self.tally.failure_text}"}
+        message: JsonObject = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
+        message |= {
+            "model": "<synthetic>",
+            "content": [said],
+            "usage": encode_claude_usage(Usage()),
+        }
         message |= {"stop_reason": "stop_sequence", "stop_sequence": ""}
-        line: Object = {"type": "assistant", "message": message, "error": self.tally.api_error_name}
+        line: JsonObject = {
+            "type": "assistant",
+            "message": message,
+            "error": self.tally.api_error_name,
+        }
         return line | {"parent_tool_use_id": self._parent, **self._line_ids(str(seq))}
 
-    def _recall_lines(self, note: str) -> list[Object]:
+    def _recall_lines(self, note: str) -> list[JsonObject]:
         found: list[Json] = [{"name": name} for name in names(note)]
-        body: Object = {"subtype": "memory_recall", "mode": "select", "memories": found}
+        body: JsonObject = {"subtype": "memory_recall", "mode": "select", "memories": found}
         return [self._line_without_entry("system", body)] if found else []
 
-    def _memory_lines(self, text: str) -> list[Object]:
-        body: Object = {"subtype": "informational", "content": text}
+    def _memory_lines(self, text: str) -> list[JsonObject]:
+        body: JsonObject = {"subtype": "informational", "content": text}
         return [self._line_without_entry("system", body)] if text else []
 
-    def _reply_lines(self, seq: int, fact: Assistant) -> list[Object]:
-        message: Object = {
+    def _reply_lines(self, seq: int, fact: Assistant) -> list[JsonObject]:
+        message: JsonObject = {
             "id": fact.id or f"msg_{seq}",
             "type": "message",
             "role": "assistant",
             "model": fact.model or self.tally.model.id,
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_json(fact.usage),
+            "usage": encode_claude_usage(fact.usage),
         }
-        lines: list[Object] = []
+        lines: list[JsonObject] = []
         for index, block in enumerate(fact.content):
-            whole: Object = {**message, "content": [block_json(block)]}
-            line: Object = {"type": "assistant", "message": whole}
+            whole: JsonObject = {**message, "content": [encode_claude_block(block)]}
+            line: JsonObject = {"type": "assistant", "message": whole}
             line["parent_tool_use_id"] = self._parent
             if fact.request:
                 line["request_id"] = fact.request
             lines.append(line | self._line_ids(f"{seq}.{index}"))
         return lines
 
-    def _tool_result_line(self, seq: int, fact: Result) -> Object:
-        content: list[Json] = [block_json(part) for part in fact.content]
-        block: Object = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
+    def _tool_result_line(self, seq: int, fact: Result) -> JsonObject:
+        content: list[Json] = [encode_claude_block(part) for part in fact.content]
+        block: JsonObject = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
         if fact.error:
             block["is_error"] = True
         detail: Json = (
@@ -469,7 +479,7 @@ class StreamJsonWriter:
         )
         return self._user_line(seq, [block]) | {"tool_use_result": detail}
 
-    def _user_line(self, seq: int, content: list[Json]) -> Object:
+    def _user_line(self, seq: int, content: list[Json]) -> JsonObject:
         return {
             "type": "user",
             "message": {"role": "user", "content": content},
@@ -477,26 +487,30 @@ class StreamJsonWriter:
             **self._line_ids(str(seq)),
         }
 
-    def _close_stream(self, fact: Assistant) -> list[Object]:
+    def _close_stream(self, fact: Assistant) -> list[JsonObject]:
         if not self._telling.partial:
             return []
-        delta: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
-        last: Object = {"type": "message_delta", "delta": delta, "usage": usage_json(fact.usage)}
+        delta: JsonObject = {"stop_reason": CLAUDE_STOP_REASONS[fact.stop], "stop_sequence": None}
+        last: JsonObject = {
+            "type": "message_delta",
+            "delta": delta,
+            "usage": encode_claude_usage(fact.usage),
+        }
         return [self._stream_line(last), self._stream_line({"type": "message_stop"})]
 
-    def _stream_line(self, event: Object) -> Object:
+    def _stream_line(self, event: JsonObject) -> JsonObject:
         return self._line_without_entry(
             "stream_event", {"event": event, "parent_tool_use_id": self._parent}
         )
 
-    def _rate_limit_lines(self, event: RequestRetrying) -> list[Object]:
+    def _rate_limit_lines(self, event: RequestRetrying) -> list[JsonObject]:
         """Return the rate limit line."""
-        info: Object = {"status": "rejected", "resetsAt": round(time() + event.wait)}
+        info: JsonObject = {"status": "rejected", "resetsAt": round(time() + event.wait)}
         line = self._line_without_entry("rate_limit_event", {"rate_limit_info": info})
         return [line] if event.kind == "rate" else []
 
-    def _retry_line(self, event: RequestRetrying) -> Object:
-        body: Object = {
+    def _retry_line(self, event: RequestRetrying) -> JsonObject:
+        body: JsonObject = {
             "subtype": "api_retry",
             "attempt": event.attempt,
             "max_retries": event.attempts,
@@ -506,18 +520,18 @@ class StreamJsonWriter:
         }
         return self._line_without_entry("system", body)
 
-    def _line_without_entry(self, kind: str, body: Object) -> Object:
+    def _line_without_entry(self, kind: str, body: JsonObject) -> JsonObject:
         """Build a line that stands for no log entry."""
         self._count += 1
         return {"type": kind, **body, **self._line_ids(f"{id(self)}.{self._count}")}
 
-    def _line_ids(self, what: str) -> Object:
+    def _line_ids(self, what: str) -> JsonObject:
         """Return the session id, and a line id that is stable when the line is repeated."""
         own = f"{self._parent}/{what}" if self._parent else what
-        return {"session_id": self._session, "uuid": uuid(self._session, own)}
+        return {"session_id": self._session, "uuid": make_line_uuid(self._session, own)}
 
 
-def _has_tool_use(line: Object) -> bool:
+def _has_tool_use(line: JsonObject) -> bool:
     message = as_object(line.get("message"))
     return any(
         as_object(block).get("type") == "tool_use" for block in as_list(message.get("content"))

@@ -12,7 +12,7 @@ from travois.core.json import as_object
 from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.providers.json_schema import flaws
+from travois.providers.json_schema import find_schema_flaws
 
 STRUCTURED_OUTPUT_TOOL = "StructuredOutput"
 MAX_ANSWER_ATTEMPTS = 5
@@ -64,7 +64,7 @@ class StructuredAnswer:
 
     async def _take_answer(self, args: dict[str, Any], env: Env, call: str) -> ToolOutcome:
         value: Any = args.get("value") if self._wrapped else args
-        wrong = flaws(value, self._schema)
+        wrong = find_schema_flaws(value, self._schema)
         if wrong:
             raise ToolError(
                 f"The answer does not match the schema: {'; '.join(wrong)}. Fix it and call again."

@@ -23,7 +23,7 @@ from travois.hooks.config import Hook
 from travois.hooks.output import Said
 from travois.ports.agents import HOOK_CALL, AgentOrder
 from travois.ports.tool import ToolError
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 
 VERDICT = Path(__file__).with_name("verdict.md")
 EVENT = "$ARGUMENTS"
@@ -53,7 +53,7 @@ async def answered(agent: Agent, hook: Hook, event: bytes) -> Said:
         asked = _filled(hook.prompt, event.decode())
         judge = _looked if hook.type == "agent" else _thought
         return _said(hook, await judge(agent, hook, asked))
-    except (Problem, BudgetExhausted, ToolError, UserError) as error:
+    except (ApiError, BudgetExhausted, ToolError, UserError) as error:
         return Said(failure=f"could not run: {error}")
 
 

@@ -22,8 +22,8 @@ from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, to
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import BackgroundJob, CapturedOutput, Command, Processes
 from travois.process.environment import build_child_environment
-from travois.providers.http.transport import transport
-from travois.providers.replies import Problem
+from travois.providers.http.transport import create_transport
+from travois.providers.replies import ApiError
 from travois.sandbox.hidden_files import find_named_folders
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ class LocalHooks:
     ) -> Heard:
         """Run one hook and record it; no failure of a hook ends the session."""
         outcome = "stopped"
-        stdin = _encoded(gemini_hooks.told(event, at=around.at) if hook.dialect else event)
+        stdin = _encoded(
+            gemini_hooks.encode_gemini_hook_payload(event, at=around.at) if hook.dialect else event
+        )
         exports: tuple[tuple[str, str], ...] = ()
         try:
             if hook.background:
@@ -173,7 +175,9 @@ class LocalHooks:
             else:
                 said = await self._asked(hook, stdin, within)
             if hook.dialect:
-                said = gemini_hooks.said(hook.event, said, event.get("tool_input"))
+                said = gemini_hooks.decode_gemini_hook_output(
+                    hook.event, said, event.get("tool_input")
+                )
             heard, outcome = understand(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"
@@ -308,12 +312,12 @@ class LocalHooks:
         """Send the payload to the hook's URL and return the reply."""
         if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
             return Said(failure="not sent: its URL is not in allowedHttpHookUrls")
-        travel = transport(hook.url, os.environ)
+        travel = create_transport(hook.url, os.environ)
         try:
             with anyio.move_on_after(hook.patience):
                 return await _exchange(travel, hook.url, headers=self._headers(hook), body=body)
             return Said(failure=f"timed out after {hook.patience:g} s")
-        except Problem as problem:
+        except ApiError as problem:
             return Said(failure=f"could not be reached: {problem.message}")
         finally:
             with anyio.CancelScope(shield=True):

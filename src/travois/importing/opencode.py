@@ -7,96 +7,108 @@ from pathlib import Path
 
 from travois.compat import config_files, opencode
 from travois.compat.foreign_agent import OPENCODE
-from travois.compat.sessions.format import inner
+from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
 from travois.files import front_matter
 from travois.files.front_matter import FrontMatter
-from travois.importing.plan import Luggage, files, instructions, servers, skills
+from travois.importing.plan import (
+    ImportPlan,
+    plan_files,
+    plan_instructions,
+    plan_servers,
+    plan_skills,
+)
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 
-TAKEN = (
+IMPORTED_OPENCODE_KEYS = (
     *("$schema", "model", "instructions", "compaction", "permission", "mcp", "agent"),
     *("command", "provider"),
 )
-WHY = {
+OPENCODE_SKIP_REASONS = {
     "small_model": "Travois picks a small model of the same provider",
     "plugin": "opencode plugins do not run in Travois",
     "theme": "set `tui.theme` to dark or light",
 }
 
 
-def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
+def plan_opencode_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
     """Plan the import from opencode, except for sessions."""
-    if (folder := OPENCODE.home(environ)) is None:
+    if (folder := OPENCODE.find_home(environ)) is None:
         return
     for name in OPENCODE.settings[:2]:
         if (folder / name).is_file():
-            _settings(luggage, folder / name)
+            _plan_opencode_settings(luggage, folder / name)
     for place in (folder / name for name in OPENCODE.agents):
         for path in sorted(place.rglob("*.md")):
             name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
-            _agent(
+            _plan_opencode_agent(
                 luggage,
-                opencode.adapted(front_matter.parse_front_matter(plain_text(str(path))), name),
+                opencode.adapt_opencode_agent(
+                    front_matter.parse_front_matter(plain_text(str(path))), name
+                ),
                 name,
             )
-    for _, told in opencode.tabled(str(folder)):
-        _agent(luggage, told, str(told.values["name"]))
+    for _, told in opencode.read_opencode_agents(str(folder)):
+        _plan_opencode_agent(luggage, told, str(told.values["name"]))
     for name in OPENCODE.commands:
-        files(luggage, "commands", folder / name, where="commands")
-    skills(luggage, folder / "skills")
-    instructions(luggage, "opencode", folder / OPENCODE.instructions, folder=folder)
+        plan_files(luggage, "commands", folder / name, where="commands")
+    plan_skills(luggage, folder / "skills")
+    plan_instructions(luggage, "opencode", folder / OPENCODE.instructions, folder=folder)
 
 
-def _settings(luggage: Luggage, path: Path) -> None:
+def _plan_opencode_settings(luggage: ImportPlan, path: Path) -> None:
     try:
-        tree = config_files.loose(plain_text(str(path)))
+        tree = config_files.parse_jsonc(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot parse {path}", why=str(error)) from None
-    layer = config_files.opencode(
+    layer = config_files.parse_opencode_config(
         {key: value for key, value in tree.items() if key != "permission"},
         str(path),
         level="user",
         base=str(path.parent),
     )
     for key, value in layer.values.items():
-        luggage.setting("settings", key, value, fate="translated")
+        luggage.add_setting("settings", key, value, fate="translated")
     if "permission" in tree:
-        luggage.setting("permissions", "permission", tree["permission"])
-    servers(luggage, tree, "mcp")
-    for one in config_files.opencode_providers(tree):
+        luggage.add_setting("permissions", "permission", tree["permission"])
+    plan_servers(luggage, tree, "mcp")
+    for one in config_files.read_opencode_providers(tree):
         if one.why:
-            luggage.leave("settings", f"provider.{one.name}", one.why)
-    for name in inner(tree, "agent"):
-        if inner(tree, "agent", name).get("disable") is True:
-            _agent(luggage, None, name)
-    for name in inner(tree, "command"):
-        _command(luggage, name, inner(tree, "command", name))
-    for key in (key for key in tree if key not in TAKEN):
-        luggage.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
+            luggage.skip("settings", f"provider.{one.name}", one.why)
+    for name in object_at(tree, "agent"):
+        if object_at(tree, "agent", name).get("disable") is True:
+            _plan_opencode_agent(luggage, None, name)
+    for name in object_at(tree, "command"):
+        _plan_opencode_command(luggage, name, object_at(tree, "command", name))
+    for key in (key for key in tree if key not in IMPORTED_OPENCODE_KEYS):
+        luggage.skip(
+            "settings",
+            key,
+            **({"why": OPENCODE_SKIP_REASONS[key]} if key in OPENCODE_SKIP_REASONS else {}),
+        )
 
 
-def _command(luggage: Luggage, name: str, said: Json) -> None:
+def _plan_opencode_command(luggage: ImportPlan, name: str, said: Json) -> None:
     body, about = said.get("template"), str(said.get("description") or "")
     if isinstance(body, str):
         head = f"---\ndescription: {about}\n---\n" if about and "\n" not in about else ""
         data = f"{head}{body}\n".encode()
-        luggage.file("commands", f"commands/{name}.md", data, fate="translated")
+        luggage.add_file("commands", f"commands/{name}.md", data, fate="translated")
 
 
-def _agent(luggage: Luggage, told: FrontMatter | None, name: str) -> None:
+def _plan_opencode_agent(luggage: ImportPlan, told: FrontMatter | None, name: str) -> None:
     if told is None:
-        luggage.leave("agents", name, "it is disabled in opencode")
+        luggage.skip("agents", name, "it is disabled in opencode")
         return
     if not told.body.strip() or "description" not in told.values:
-        luggage.leave("agents", name, "it has no prompt or no description")
+        luggage.skip("agents", name, "it has no prompt or no description")
         return
-    lines = [f"{key}: {_spelt(value)}" for key, value in told.values.items()]
+    lines = [f"{key}: {_front_matter_line(value)}" for key, value in told.values.items()]
     data = "\n".join(("---", *lines, "---", told.body, "")).encode()
-    luggage.file("agents", f"agents/{name}.md", data, fate="translated")
+    luggage.add_file("agents", f"agents/{name}.md", data, fate="translated")
 
 
-def _spelt(value: front_matter.FrontMatterValue) -> str:
+def _front_matter_line(value: front_matter.FrontMatterValue) -> str:
     """Format a front matter value in one line."""
     return " ".join((value if isinstance(value, str) else ", ".join(value)).split())

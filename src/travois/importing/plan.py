@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.compat.sessions.format import inner
+from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
 from travois.mcp import config as mcp
 from travois.permissions import secrets
@@ -33,8 +33,8 @@ from travois.settings.validate import (
     nest_keys,
 )
 
-Fate = Literal["kept", "translated", "left out"]
-Part = Literal[
+ImportOutcome = Literal["kept", "translated", "left out"]
+ImportPart = Literal[
     "settings",
     "permissions",
     "hooks",
@@ -47,26 +47,26 @@ Part = Literal[
     "memory",
     "sessions",
 ]
-PARTS: tuple[Part, ...] = Part.__args__
-NOWHERE = "no equivalent in Travois"
-THERE = "already there"
-REFERENCE = re.compile(r"\$\{\w+(:-[^}]*)?\}|\{env:\w+\}|\$\w+")
-LARGEST, MOST = 4 << 20, 500
+IMPORT_PARTS: tuple[ImportPart, ...] = ImportPart.__args__
+NO_EQUIVALENT = "no equivalent in Travois"
+ALREADY_THERE = "already there"
+VARIABLE_REFERENCE = re.compile(r"\$\{\w+(:-[^}]*)?\}|\{env:\w+\}|\$\w+")
+MAX_COPIED_BYTES, MAX_COPIED_FILES = 4 << 20, 500
 """The most bytes of a file and the most files of a folder that are copied."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class ImportLine(msgspec.Struct, frozen=True):
     """One item of the other agent, and what becomes of it."""
 
-    part: Part
+    part: ImportPart
     name: str
-    fate: Fate
+    fate: ImportOutcome
     where: str = ""
     """The place in our home that it goes to."""
     why: str = ""
 
 
-class Copy(msgspec.Struct, frozen=True):
+class FileCopy(msgspec.Struct, frozen=True):
     """A file to create in our home: its path, its bytes and its mode."""
 
     where: str
@@ -74,22 +74,30 @@ class Copy(msgspec.Struct, frozen=True):
     mode: int = 0o600
 
 
-class Luggage:
+class ImportPlan:
     """The import plan: its lines for the user, and the files to write."""
 
-    def __init__(self, home: TravoisHome, *, only: Collection[str] = PARTS) -> None:
-        self.lines: list[Line] = []
-        self.copies: dict[str, Copy] = {}
+    def __init__(self, home: TravoisHome, *, only: Collection[str] = IMPORT_PARTS) -> None:
+        self.lines: list[ImportLine] = []
+        self.copies: dict[str, FileCopy] = {}
         self._home, self._only = home, only
-        self._settings = tree_of(home.settings)
-        self._servers = _inner(tree_of(mcp.user_mcp_file(home)), "mcpServers")
+        self._settings = read_json_object(home.settings)
+        self._servers = _get_or_create_object(
+            read_json_object(mcp.user_mcp_file(home)), "mcpServers"
+        )
 
-    def leave(self, part: Part, name: str, why: str = NOWHERE) -> None:
+    def skip(self, part: ImportPart, name: str, why: str = NO_EQUIVALENT) -> None:
         """Skip an item, with the reason."""
-        self._tell(Line(part, name, "left out", why=why))
+        self._report_line(ImportLine(part, name, "left out", why=why))
 
-    def setting(
-        self, part: Part, key: str, value: object, *, fate: Fate = "kept", why: str = ""
+    def add_setting(
+        self,
+        part: ImportPart,
+        key: str,
+        value: object,
+        *,
+        fate: ImportOutcome = "kept",
+        why: str = "",
     ) -> None:
         """Add a setting; a list gets the entries it does not have yet."""
         held = flatten_tree(self._settings).get(key)
@@ -104,80 +112,84 @@ class Luggage:
         else:
             name, same = key, held == value
         if same:
-            self._tell(Line(part, name, fate, where, THERE))
+            self._report_line(ImportLine(part, name, fate, where, ALREADY_THERE))
         elif held is not None and not is_json_array(value):
-            self.leave(part, name, f"your value is kept: {msgspec.json.encode(held).decode()}")
+            self.skip(part, name, f"your value is kept: {msgspec.json.encode(held).decode()}")
         elif part in self._only:
-            _lay(self._settings, nest_keys({key: value}))
-            self._write(self._home.settings, self._settings)
-            self._tell(Line(part, name, fate, where, why))
+            _merge_into(self._settings, nest_keys({key: value}))
+            self._write_json(self._home.settings, self._settings)
+            self._report_line(ImportLine(part, name, fate, where, why))
 
-    def hooks(self, event: str, groups: list[object], *, why: str = "") -> None:
+    def add_hooks(self, event: str, groups: list[object], *, why: str = "") -> None:
         """Add the hooks of an event, unless a command contains a secret."""
         if secrets.find_secrets(msgspec.json.encode(groups).decode()):
-            self.leave("hooks", event, "it may contain a secret; add it again without the secret")
+            self.skip("hooks", event, "it may contain a secret; add it again without the secret")
             return
-        held = _inner(self._settings, "hooks").get(event)
+        held = _get_or_create_object(self._settings, "hooks").get(event)
         mine = held if is_json_array(held) else []
         fresh = [group for group in groups if group not in mine]
         where = self._home.settings.name
         name = f"{event} ({len(groups)})"
         if fresh and "hooks" in self._only:
-            _inner(self._settings, "hooks")[event] = [*mine, *fresh]
-            self._write(self._home.settings, self._settings)
-        self._tell(Line("hooks", name, "kept", where, why if fresh else THERE))
+            _get_or_create_object(self._settings, "hooks")[event] = [*mine, *fresh]
+            self._write_json(self._home.settings, self._settings)
+        self._report_line(ImportLine("hooks", name, "kept", where, why if fresh else ALREADY_THERE))
 
-    def server(self, name: str, tree: Json, *, fate: Fate = "kept") -> None:
+    def add_server(self, name: str, tree: Json, *, fate: ImportOutcome = "kept") -> None:
         """Add an MCP server; its secrets become references to environment variables."""
-        clean, needed = _unsecret(name, tree)
+        clean, needed = _replace_secrets(name, tree)
         where = mcp.user_mcp_file(self._home).name
         if "{file:" in msgspec.json.encode(tree).decode():
-            self.leave("mcp", name, "it reads a value from a file")
+            self.skip("mcp", name, "it reads a value from a file")
         elif name in self._servers and self._servers[name] != clean:
-            self.leave("mcp", name, f"your server in {where} is kept")
+            self.skip("mcp", name, f"your server in {where} is kept")
         else:
             why = f"secrets are not copied: set {', '.join(needed)}" if needed else ""
             if name in self._servers:
-                why = THERE
+                why = ALREADY_THERE
             elif "mcp" in self._only:
                 self._servers[name] = clean
-                self._write(mcp.user_mcp_file(self._home), {"mcpServers": self._servers})
-            self._tell(Line("mcp", name, "translated" if needed else fate, where, why))
+                self._write_json(mcp.user_mcp_file(self._home), {"mcpServers": self._servers})
+            self._report_line(ImportLine("mcp", name, "translated" if needed else fate, where, why))
 
-    def variable(self, name: str, value: str) -> None:
+    def add_variable(self, name: str, value: str) -> None:
         """Add an environment variable; a secret one is passed through instead of stored."""
-        if not secret(name, value):
-            self.setting("settings", f"env.{name}", value)
+        if not is_secret_value(name, value):
+            self.add_setting("settings", f"env.{name}", value)
             return
         why = f"secrets are not copied: set {name} where you start Travois"
-        self.setting("settings", "envPassthrough", [name], fate="translated", why=why)
+        self.add_setting("settings", "envPassthrough", [name], fate="translated", why=why)
 
-    def file(self, part: Part, where: str, data: bytes, *, fate: Fate = "kept") -> None:
+    def add_file(
+        self, part: ImportPart, where: str, data: bytes, *, fate: ImportOutcome = "kept"
+    ) -> None:
         """Add a file, unless one of the user's would be overwritten."""
-        self._copy(Copy(where, data), Line(part, Path(where).name, fate, where))
+        self._add_copy(FileCopy(where, data), ImportLine(part, Path(where).name, fate, where))
 
-    def folder(self, part: Part, source: Path, where: str) -> None:
+    def add_folder(self, part: ImportPart, source: Path, where: str) -> None:
         """Add a folder with everything in it."""
         found = [path for path in sorted(source.rglob("*")) if path.is_file()]
-        if len(found) > MOST or any(path.stat().st_size > LARGEST for path in found):
-            self.leave(part, source.name, f"it is too large; copy {source} yourself")
+        if len(found) > MAX_COPIED_FILES or any(
+            path.stat().st_size > MAX_COPIED_BYTES for path in found
+        ):
+            self.skip(part, source.name, f"it is too large; copy {source} yourself")
             return
         taken = (self._home.path / where).is_dir()
         for path in found:
             place = f"{where}/{path.relative_to(source)}"
             held = self._home.path / place
             if taken and (not held.is_file() or held.read_bytes() != path.read_bytes()):
-                self.leave(part, source.name, f"your {where} is kept")
+                self.skip(part, source.name, f"your {where} is kept")
                 return
         if part in self._only and not taken:
             for path in found:
                 place = f"{where}/{path.relative_to(source)}"
                 mode = 0o600 | (path.stat().st_mode & 0o100)
-                self.copies[place] = Copy(place, path.read_bytes(), mode)
-        why = THERE if taken else ""
-        self._tell(Line(part, source.name, "kept", where, why))
+                self.copies[place] = FileCopy(place, path.read_bytes(), mode)
+        why = ALREADY_THERE if taken else ""
+        self._report_line(ImportLine(part, source.name, "kept", where, why))
 
-    def instructions(
+    def add_instructions(
         self, agent: str, name: str, text: str, *, base: Path, near: list[str], imported: bool
     ) -> None:
         """Add an instruction file, imported by our own AGENTS.md.
@@ -186,38 +198,42 @@ class Luggage:
         which come along.
         """
         place, own = f"instructions/{agent}/{name}", "AGENTS.md"
-        data = _rooted(text, base, near).encode()
+        data = _anchor_imports(text, base, near).encode()
         known = place in self.copies and self.copies[place].data == data
         if not known:
-            self._copy(Copy(place, data), Line("instructions", name, "kept", place))
+            self._add_copy(FileCopy(place, data), ImportLine("instructions", name, "kept", place))
         if place not in self.copies or imported:
             return
-        held = self.copies[own].data if own in self.copies else _bytes(self._home.path / own)
+        held = (
+            self.copies[own].data
+            if own in self.copies
+            else _read_bytes_or_empty(self._home.path / own)
+        )
         line = f"@{place}\n".encode()
         gap = b"" if held.endswith(b"\n") or not held else b"\n"
-        self.copies[own] = Copy(own, held if line in held else held + gap + line)
+        self.copies[own] = FileCopy(own, held if line in held else held + gap + line)
 
-    def _copy(self, copy: Copy, line: Line) -> None:
+    def _add_copy(self, copy: FileCopy, line: ImportLine) -> None:
         held = self._home.path / copy.where
         if held.is_file() and held.read_bytes() == copy.data:
-            self._tell(msgspec.structs.replace(line, why=THERE))
+            self._report_line(msgspec.structs.replace(line, why=ALREADY_THERE))
         elif held.exists() or copy.where in self.copies:
-            self.leave(line.part, line.name, f"your {copy.where} is kept")
+            self.skip(line.part, line.name, f"your {copy.where} is kept")
         else:
             if line.part in self._only:
                 self.copies[copy.where] = copy
-            self._tell(line)
+            self._report_line(line)
 
-    def _write(self, path: Path, tree: Json) -> None:
+    def _write_json(self, path: Path, tree: Json) -> None:
         data = msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
-        self.copies[path.name] = Copy(path.name, data)
+        self.copies[path.name] = FileCopy(path.name, data)
 
-    def _tell(self, line: Line) -> None:
+    def _report_line(self, line: ImportLine) -> None:
         if line.part in self._only:
             self.lines.append(line)
 
 
-def carry_out(home: TravoisHome, luggage: Luggage, *, stamp: str) -> Path | None:
+def apply_import_plan(home: TravoisHome, luggage: ImportPlan, *, stamp: str) -> Path | None:
     """Write the files of a plan, each atomically; returns the folder of the old versions.
 
     If it is stopped in between, the same import goes on where it stopped.
@@ -241,9 +257,9 @@ def carry_out(home: TravoisHome, luggage: Luggage, *, stamp: str) -> Path | None
     return kept if luggage.copies else None
 
 
-def secret(name: str, value: str) -> bool:
+def is_secret_value(name: str, value: str) -> bool:
     """Return whether a value is a secret, by its name or by its look."""
-    if REFERENCE.search(value):
+    if VARIABLE_REFERENCE.search(value):
         return False
     return (
         secrets.is_secret_name(name)
@@ -252,7 +268,7 @@ def secret(name: str, value: str) -> bool:
     )
 
 
-def tree_of(path: Path) -> Json:
+def read_json_object(path: Path) -> Json:
     """Read a JSON object from a file; an empty one if there is no file."""
     try:
         found: object = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
@@ -266,7 +282,7 @@ def tree_of(path: Path) -> Json:
     return found
 
 
-def _inner(tree: Json, key: str) -> Json:
+def _get_or_create_object(tree: Json, key: str) -> Json:
     """Return the object under a key, created if it is not there."""
     found = tree.setdefault(key, {})
     if not is_settings_tree(found):
@@ -276,92 +292,96 @@ def _inner(tree: Json, key: str) -> Json:
     return found
 
 
-def _lay(tree: Json, more: Json) -> None:
+def _merge_into(tree: Json, more: Json) -> None:
     for key, value in more.items():
         if is_settings_tree(value) and is_settings_tree(held := tree.setdefault(key, {})):
-            _lay(held, value)
+            _merge_into(held, value)
         else:
             tree[key] = value
 
 
-def _unsecret(server: str, tree: Json) -> tuple[Json, list[str]]:
+def _replace_secrets(server: str, tree: Json) -> tuple[Json, list[str]]:
     """Replace secrets by variable references; returns the new table and the variables."""
     clean, needed = dict(tree), list[str]()
     for key in ("env", "environment", "headers", "http_headers"):
         if is_settings_tree(inner := tree.get(key)):
-            clean[key] = dict(_references(server, inner, key, needed))
+            clean[key] = dict(_replace_secret_values(server, inner, key, needed))
     for key in ("args", "command", "url", "httpUrl"):
         words = clean.get(key)
-        name = _variable(server, "secret")
+        name = _variable_name(server, "secret")
         if is_json_array(words):
-            clean[key] = [_masked(str(word), name, needed) for word in words]
+            clean[key] = [_mask_secrets_with_variable(str(word), name, needed) for word in words]
         elif isinstance(words, str):
-            clean[key] = _masked(words, name, needed)
+            clean[key] = _mask_secrets_with_variable(words, name, needed)
     return clean, list(dict.fromkeys(needed))
 
 
-def _references(
+def _replace_secret_values(
     server: str, values: Json, key: str, needed: list[str]
 ) -> Iterator[tuple[str, object]]:
     for name, value in values.items():
-        if not isinstance(value, str) or not secret(name, value):
+        if not isinstance(value, str) or not is_secret_value(name, value):
             yield name, value
             continue
-        variable = name if key.startswith("env") else _variable(server, name)
+        variable = name if key.startswith("env") else _variable_name(server, name)
         bearer = "Bearer " if value.startswith("Bearer ") else ""
         needed.append(variable)
         yield name, f"{bearer}${{{variable}}}"
 
 
-def _masked(text: str, variable: str, needed: list[str]) -> str:
+def _mask_secrets_with_variable(text: str, variable: str, needed: list[str]) -> str:
     for found in reversed(secrets.find_secrets(text)):
         needed.append(variable)
         text = f"{text[: found.start]}${{{variable}}}{text[found.end :]}"
     return text
 
 
-def _variable(*words: str) -> str:
+def _variable_name(*words: str) -> str:
     return re.sub(r"\W+", "_", "_".join(words)).strip("_").upper()
 
 
-def _rooted(text: str, base: Path, near: list[str]) -> str:
+def _anchor_imports(text: str, base: Path, near: list[str]) -> str:
     """Rewrite relative imports as absolute paths below the original folder."""
 
-    def put(found: re.Match[str]) -> str:
+    def anchor_import(found: re.Match[str]) -> str:
         path = base / found[1]
         return f"@{path}" if found[1] not in near and path.is_file() else found[0]
 
-    return re.sub(r"(?<!\S)@((?![/~])[\w./-]*\w)", put, text)
+    return re.sub(r"(?<!\S)@((?![/~])[\w./-]*\w)", anchor_import, text)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes_or_empty(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
 # What agents keep alike: files of commands and the like, texts on how to work, servers.
 
 
-SKILL = "SKILL.md"
+SKILL_FILE = "SKILL.md"
 
 
-def files(luggage: Luggage, part: Part, folder: Path, *, where: str, ends: str = ".md") -> None:
+def plan_files(
+    luggage: ImportPlan, part: ImportPart, folder: Path, *, where: str, ends: str = ".md"
+) -> None:
     """Plan all files of a folder and its subfolders under their own names."""
     found = sorted(path for path in folder.rglob(f"*{ends}") if path.is_file())
-    for path in found[:MOST]:
-        if path.stat().st_size > LARGEST:
-            luggage.leave(part, path.name, f"it is too large; copy {path} yourself")
+    for path in found[:MAX_COPIED_FILES]:
+        if path.stat().st_size > MAX_COPIED_BYTES:
+            luggage.skip(part, path.name, f"it is too large; copy {path} yourself")
         else:
-            luggage.file(part, f"{where}/{path.relative_to(folder)}", path.read_bytes())
+            luggage.add_file(part, f"{where}/{path.relative_to(folder)}", path.read_bytes())
 
 
-def skills(luggage: Luggage, folder: Path) -> None:
+def plan_skills(luggage: ImportPlan, folder: Path) -> None:
     """Plan all skills of a folder, each with the files beside it."""
-    for path in sorted(folder.glob(f"*/{SKILL}")):
+    for path in sorted(folder.glob(f"*/{SKILL_FILE}")):
         if not path.parent.name.startswith("."):
-            luggage.folder("skills", path.parent, f"skills/{path.parent.name}")
+            luggage.add_folder("skills", path.parent, f"skills/{path.parent.name}")
 
 
-def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops: int = 0) -> None:
+def plan_instructions(
+    luggage: ImportPlan, agent: str, path: Path, *, folder: Path, hops: int = 0
+) -> None:
     """Plan an instruction file, and those beside it that it imports."""
     if not path.is_file():
         return
@@ -369,23 +389,23 @@ def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops
     try:
         text = plain_text(str(path))
     except OSError as error:
-        luggage.leave("instructions", name, str(error))
+        luggage.skip("instructions", name, str(error))
         return
-    near = [one for one in imports(text) if _beside(path.parent / one, folder)]
+    near = [one for one in imports(text) if _is_file_within(path.parent / one, folder)]
     if text.strip():
-        luggage.instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
+        luggage.add_instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
     for one in near if hops < HOPS else ():
         found = Path(os.path.normpath(path.parent / one))
-        instructions(luggage, agent, found, folder=folder, hops=hops + 1)
+        plan_instructions(luggage, agent, found, folder=folder, hops=hops + 1)
 
 
-def _beside(path: Path, folder: Path) -> bool:
+def _is_file_within(path: Path, folder: Path) -> bool:
     """Return whether a file lies in the folder that is imported from."""
     return path.is_file() and is_inside(os.path.normpath(path), str(folder))
 
 
-def servers(luggage: Luggage, tree: Json, key: str) -> None:
+def plan_servers(luggage: ImportPlan, tree: Json, key: str) -> None:
     """Plan the MCP servers of a settings file."""
-    for name, server in inner(tree, key).items():
+    for name, server in object_at(tree, key).items():
         if is_settings_tree(server):
-            luggage.server(name, server)
+            luggage.add_server(name, server)

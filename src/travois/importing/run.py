@@ -8,73 +8,94 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from travois.compat.sessions.format import Found
+from travois.compat.sessions.format import SessionFile
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.importing import claude, codex, gemini, opencode, pi
-from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
-from travois.importing.sessions import Candidate, aside, bring, candidates
+from travois.importing.plan import (
+    ALREADY_THERE,
+    ImportLine,
+    ImportPart,
+    ImportPlan,
+    apply_import_plan,
+)
+from travois.importing.sessions import (
+    ImportCandidate,
+    import_session,
+    list_import_candidates,
+    lock_staging_folder,
+)
 from travois.memory import foreign_memories
 from travois.sessions.home import Project, TravoisHome, identify_project
 from travois.settings.load import load_settings
 from travois.settings.trust import trust_root
 
-Say = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Hears how far it is, and nothing when that is done; or why a session could not be read."""
-PLANS: Mapping[str, Callable[[Luggage, Mapping[str, str]], None]] = {
-    "claude": claude.plan,
-    "codex": codex.plan,
-    "opencode": opencode.plan,
-    "gemini": gemini.plan,
-    "pi": pi.plan,
+IMPORT_PLANNERS: Mapping[str, Callable[[ImportPlan, Mapping[str, str]], None]] = {
+    "claude": claude.plan_claude_import,
+    "codex": codex.plan_codex_import,
+    "opencode": opencode.plan_opencode_import,
+    "gemini": gemini.plan_gemini_import,
+    "pi": pi.plan_pi_import,
 }
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ImportRequest(msgspec.Struct, frozen=True):
     """The request of an import: the agent, its sessions, and the parts that are wanted."""
 
     agent: str
-    found: tuple[Found, ...]
-    only: tuple[Part, ...]
+    found: tuple[SessionFile, ...]
+    only: tuple[ImportPart, ...]
     project: Project | None = None
     """The one whose sessions are wanted; none for all."""
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class ImportPreview(msgspec.Struct, frozen=True):
     """The preview of an import: everything it would do."""
 
-    wish: Wish
-    luggage: Luggage
-    lines: tuple[Line, ...]
-    sessions: tuple[Candidate, ...]
+    wish: ImportRequest
+    luggage: ImportPlan
+    lines: tuple[ImportLine, ...]
+    sessions: tuple[ImportCandidate, ...]
     memories: int
 
     @property
-    def fresh(self) -> list[Candidate]:
+    def new_sessions(self) -> list[ImportCandidate]:
         """The sessions that are not imported yet, the oldest first."""
         return sorted((one for one in self.sessions if not one.known), key=lambda one: one.at)
 
     @property
-    def work(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.luggage.copies or self.fresh or self.memories)
+        return bool(self.luggage.copies or self.new_sessions or self.memories)
 
 
-def look(home: TravoisHome, project: Project, *, wish: Wish, progress: Say) -> Outlook:
+def preview_import(
+    home: TravoisHome, project: Project, *, wish: ImportRequest, progress: ReportProgress
+) -> ImportPreview:
     """Preview an import, without writing anything."""
-    luggage = Luggage(home, only=wish.only)
+    luggage = ImportPlan(home, only=wish.only)
     if wish.agent:
-        PLANS[wish.agent](luggage, os.environ)
-    memories = _memories(home, project, wish) if "memory" in wish.only else []
-    spoken = _counted(candidates(home, wish.found), len(wish.found), progress)
-    told = tuple(one for one in spoken if _of(wish.project, one, home))
-    lines = (*luggage.lines, *memories, *_talks(spoken, told, silent=len(wish.found) - len(spoken)))
-    count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
-    return Outlook(wish, luggage, lines, told, count)
+        IMPORT_PLANNERS[wish.agent](luggage, os.environ)
+    memories = _memory_lines(home, project, wish) if "memory" in wish.only else []
+    spoken = _list_with_progress(
+        list_import_candidates(home, wish.found), len(wish.found), progress
+    )
+    told = tuple(one for one in spoken if _is_of_project(wish.project, one, home))
+    lines = (
+        *luggage.lines,
+        *memories,
+        *_session_lines(spoken, told, silent=len(wish.found) - len(spoken)),
+    )
+    count = sum(1 for one in memories if one.fate == "kept" and one.why != ALREADY_THERE)
+    return ImportPreview(wish, luggage, lines, told, count)
 
 
-def _counted(found: Iterable[Candidate], number: int, progress: Say) -> list[Candidate]:
-    listed: list[Candidate] = []
+def _list_with_progress(
+    found: Iterable[ImportCandidate], number: int, progress: ReportProgress
+) -> list[ImportCandidate]:
+    listed: list[ImportCandidate] = []
     for one in found:
         progress(f"reading sessions … {len(listed):,} of {number:,}")
         listed.append(one)
@@ -82,17 +103,19 @@ def _counted(found: Iterable[Candidate], number: int, progress: Say) -> list[Can
     return listed
 
 
-def _of(project: Project | None, one: Candidate, home: TravoisHome) -> bool:
+def _is_of_project(project: Project | None, one: ImportCandidate, home: TravoisHome) -> bool:
     """Return whether a session belongs to the project, if only those are wanted."""
     if project is None:
         return True
     return os.path.isdir(one.cwd) and identify_project(home, one.cwd).key in project.keys
 
 
-def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
+def _session_lines(
+    spoken: list[ImportCandidate], told: tuple[ImportCandidate, ...], *, silent: int
+) -> Iterator[ImportLine]:
     """Yield the lines about sessions; an empty one is often part of another session."""
     if fresh := sum(1 for one in told if not one.known):
-        yield Line("sessions", many(fresh), "translated", "sessions")
+        yield ImportLine("sessions", format_session_count(fresh), "translated", "sessions")
     left = {
         "already imported": len(told) - fresh,
         "from other projects": len(spoken) - len(told),
@@ -100,30 +123,35 @@ def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int)
     }
     for why, number in left.items():
         if number:
-            yield Line("sessions", many(number), "left out", why=why)
+            yield ImportLine("sessions", format_session_count(number), "left out", why=why)
 
 
-def _memories(home: TravoisHome, project: Project, wish: Wish) -> list[Line]:
+def _memory_lines(home: TravoisHome, project: Project, wish: ImportRequest) -> list[ImportLine]:
     """Return the lines about memories of this project; others are imported there."""
-    place, lines = None, list[Line]()
+    place, lines = None, list[ImportLine]()
     if wish.agent in ("claude", "codex"):
         place = foreign_memories.find_source(wish.agent, os.environ, trust_root(project.root))
     if wish.agent == "claude" and (others := len(foreign_memories.others(os.environ, place))):
         why = "run `travois import claude --only memory` in each"
-        lines.append(Line("memory", f"{others} other projects", "left out", why=why))
+        lines.append(ImportLine("memory", f"{others} other projects", "left out", why=why))
     if place is None or not place.exists():
         return lines
     try:
         found = list(foreign_memories.memories(place, scope="project", label=wish.agent))
     except OSError as error:
-        return [*lines, Line("memory", str(place), "left out", why=str(error))]
+        return [*lines, ImportLine("memory", str(place), "left out", why=str(error))]
     loaded = load_settings(home, project.root, cwd=os.getcwd(), environ=os.environ)
     held = {one.body.strip() for one in open_memories_here(home, project, loaded).all()}
-    why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
-    return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
+    why = {
+        one.name: ALREADY_THERE if one.body.strip() in held else one.description for one in found
+    }
+    return [
+        *(ImportLine("memory", name, "kept", "memory", said) for name, said in why.items()),
+        *lines,
+    ]
 
 
-class Done(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """The result of an import."""
 
     imported: tuple[str, ...] = ()
@@ -137,37 +165,46 @@ class Done(msgspec.Struct, frozen=True):
     """The change by which memories came in."""
 
 
-def take_along(
-    home: TravoisHome, project: Project, *, outlook: Outlook, progress: Say, complain: Say
-) -> Done:
+def import_agent_data(
+    home: TravoisHome,
+    project: Project,
+    *,
+    outlook: ImportPreview,
+    progress: ReportProgress,
+    complain: ReportProgress,
+) -> ImportResult:
     """Run an import that was previewed."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
-    kept = carry_out(home, outlook.luggage, stamp=stamp)
+    kept = apply_import_plan(home, outlook.luggage, stamp=stamp)
     undo = ""
     if outlook.memories:
         loaded = load_settings(home, project.root, cwd=os.getcwd(), environ=os.environ)
         undo = open_memories_here(home, project, loaded).import_from(outlook.wish.agent).id
-    ids = tuple(_bring(home, outlook.fresh, progress=progress, complain=complain))
-    failed, files = len(outlook.fresh) - len(ids), len(outlook.luggage.copies)
-    return Done(ids, failed, files, str(kept or ""), undo)
+    ids = tuple(_import_sessions(home, outlook.new_sessions, progress=progress, complain=complain))
+    failed, files = len(outlook.new_sessions) - len(ids), len(outlook.luggage.copies)
+    return ImportResult(ids, failed, files, str(kept or ""), undo)
 
 
-def _bring(
-    home: TravoisHome, wanted: list[Candidate], *, progress: Say, complain: Say
+def _import_sessions(
+    home: TravoisHome,
+    wanted: list[ImportCandidate],
+    *,
+    progress: ReportProgress,
+    complain: ReportProgress,
 ) -> Iterator[str]:
     """Import sessions one by one; one that cannot be read does not stop the others."""
     if not wanted:
         return
-    with aside(home) as folder:
+    with lock_staging_folder(home) as folder:
         for number, one in enumerate(wanted):
             progress(f"importing sessions … {number:,} of {len(wanted):,}")
             try:
-                yield bring(home, one.found, folder, environ=os.environ)
+                yield import_session(home, one.found, folder, environ=os.environ)
             except UserError as fault:
                 complain(str(fault))
     progress("")
 
 
-def many(number: int) -> str:
+def format_session_count(number: int) -> str:
     """Format a number of sessions."""
     return f"{number:,} session{'' if number == 1 else 's'}"

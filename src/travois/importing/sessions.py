@@ -20,19 +20,19 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-from travois.compat.sessions import claude, codex, gemini, pi, read, traj
+from travois.compat.sessions import claude, codex, gemini, pi, read_recorded_session, traj
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Picture,
-    Recorded,
-    Spoken,
-    decode,
-    headline,
-    lines,
-    stamped,
+    RecordedCompaction,
+    RecordedMedia,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    decode_json_object,
+    make_session_title,
+    read_json_lines,
+    stat_session_file,
 )
 from travois.core.content import AnyBlock, Call, Media, Text, TextOrMedia
 from travois.core.errors import UserError
@@ -60,15 +60,15 @@ from travois.version import __version__
 # Calls of other agents' tools, in the words of ours where they mean the same.
 
 
-PATH = ("file_path",)
-EDIT = ("file_path", "old_string", "new_string")
-WRITE = ("file_path", "content")
-TOOLS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+PATH_ARGUMENT = ("file_path",)
+EDIT_ARGUMENTS = ("file_path", "old_string", "new_string")
+WRITE_ARGUMENTS = ("file_path", "content")
+FOREIGN_TOOLS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("shell", "local_shell", "exec_command", "bash"), ("Bash", ("command",))),
     "run_shell_command": ("Bash", ("command",)),
-    **dict.fromkeys(("read", "read_file"), ("Read", PATH)),
-    **dict.fromkeys(("edit", "replace"), ("Edit", EDIT)),
-    **dict.fromkeys(("write", "write_file", "create"), ("Write", WRITE)),
+    **dict.fromkeys(("read", "read_file"), ("Read", PATH_ARGUMENT)),
+    **dict.fromkeys(("edit", "replace"), ("Edit", EDIT_ARGUMENTS)),
+    **dict.fromkeys(("write", "write_file", "create"), ("Write", WRITE_ARGUMENTS)),
     **dict.fromkeys(("grep", "search_file_content", "grep_search"), ("Grep", ("pattern",))),
     "glob": ("Glob", ("pattern",)),
     **dict.fromkeys(("todowrite", "write_todos"), ("TodoWrite", ("todos",))),
@@ -76,7 +76,7 @@ TOOLS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("Task", "task"), ("Agent", ("prompt",))),
 }
 """Their name, ours, and what a call must say to mean the same."""
-WORDS = {
+ARGUMENT_ALIASES = {
     "cmd": "command",
     "filePath": "file_path",
     "absolute_path": "file_path",
@@ -87,37 +87,37 @@ WORDS = {
     "replaceAll": "replace_all",
     "file_text": "content",
 }
-SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh")
+SHELL_PROGRAMS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh")
 
 
-def translated(call: Call) -> Call:
+def translate_foreign_call(call: Call) -> Call:
     """Translate a call to our tool of the same meaning; unchanged if ours would differ."""
-    name, needed = TOOLS.get(call.name, ("", ()))
-    args = decode(call.args) if name else None
+    name, needed = FOREIGN_TOOLS.get(call.name, ("", ()))
+    args = decode_json_object(call.args) if name else None
     if args is None:
         return call
-    said = _renamed(args, path="file_path" in needed)
+    said = _rename_arguments(args, path="file_path" in needed)
     if not all(key in said for key in needed):
         return call
     return Call(call.id, name, msgspec.json.encode(said).decode())
 
 
-def _renamed(args: Json, *, path: bool) -> Json:
+def _rename_arguments(args: Json, *, path: bool) -> Json:
     said: Json = {}
     for key, value in args.items():
-        ours = "file_path" if path and key == "path" else WORDS.get(key, key)
-        said[ours] = _line(cast("list[object]", value)) if _argv(ours, value) else value
+        ours = "file_path" if path and key == "path" else ARGUMENT_ALIASES.get(key, key)
+        said[ours] = _join_argv(cast("list[object]", value)) if _is_argv(ours, value) else value
     return said
 
 
-def _argv(key: str, value: object) -> bool:
+def _is_argv(key: str, value: object) -> bool:
     return key == "command" and isinstance(value, list)
 
 
-def _line(argv: list[object]) -> str:
+def _join_argv(argv: list[object]) -> str:
     """Join an argument vector into a command line."""
     words = [str(word) for word in argv]
-    if len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc"):
+    if len(words) == 3 and words[0] in SHELL_PROGRAMS and words[1] in ("-c", "-lc"):
         return words[2]
     return shlex.join(words)
 
@@ -125,49 +125,53 @@ def _line(argv: list[object]) -> str:
 # A recorded session, told as facts of ours: every call with its one result, in the order asked.
 
 
-BEGINS = "(The recorded session begins here.)"
-NO_RESULT = "(No result was recorded for this call: it was interrupted, or its result was lost.)"
-UNREADABLE = "(A recorded {kind}, {mime}, could not be read.)"
-STRAY = "(A tool returned this; its call is not part of the recorded session.)\n{text}"
-ENDS = (
+SESSION_START_NOTE = "(The recorded session begins here.)"
+NO_RESULT_NOTE = (
+    "(No result was recorded for this call: it was interrupted, or its result was lost.)"
+)
+UNREADABLE_MEDIA_NOTE = "(A recorded {kind}, {mime}, could not be read.)"
+STRAY_RESULT_NOTE = "(A tool returned this; its call is not part of the recorded session.)\n{text}"
+IMPORTED_NOTE = (
     "(The conversation up to here took place in another program, {agent}, and was imported. Its "
     "tools may be missing here or have other names: use the tools you have.)"
 )
-Keep = Callable[[bytes], str]
+StoreBlob = Callable[[bytes], str]
 """Keeps bytes and says under which name."""
-Tell = Callable[[float], None]
+SetTime = Callable[[float], None]
 """Hears when that which follows was said."""
 
 
-def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> None:
+def append_recorded_session(
+    recorded: RecordedSession, session: Session, *, keep: StoreBlob, tell: SetTime
+) -> None:
     """Append a recorded session to one that was just opened.
 
     The last summary is also the prose that our own next compaction begins with.
     """
-    told = _Telling(session, recorded.turns, keep=keep, tell=tell, model=recorded.model)
+    told = _TurnConverter(session, recorded.turns, keep=keep, tell=tell, model=recorded.model)
     shorter = {one.at: one for one in recorded.compactions}
     breaks = {one.at - one.kept for one in recorded.compactions}
     marks: dict[int, int] = {}
     for number, turn in enumerate((*recorded.turns, None)):
         if number in breaks:
-            told.flush()
+            told.flush_reply()
             marks[number] = session.last.seq if session.last else 0
         again = False
         if compaction := shorter.get(number):
-            told.flush()
-            done = _compact(session, compaction, last=marks[number - compaction.kept])
+            told.flush_reply()
+            done = _append_compaction(session, compaction, last=marks[number - compaction.kept])
             again = done and turn is not None and turn.text == compaction.summary
         if turn is not None and not again:
-            told.take(turn)
-    told.end()
+            told.add_turn(turn)
+    told.end_turn()
     if recorded.compactions and recorded.compactions[-1].summary.strip():
         session.append(Noted("draft", recorded.compactions[-1].summary))
-    session.append(User((Text(ENDS.format(agent=recorded.agent)),), origin="note"))
+    session.append(User((Text(IMPORTED_NOTE.format(agent=recorded.agent)),), origin="note"))
     assert session.last is not None
     session.append(Noted("extracted", str(session.last.seq)))
 
 
-def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
+def _append_compaction(session: Session, compaction: RecordedCompaction, *, last: int) -> bool:
     """Append a recorded compaction; what the model no longer saw stays in the log."""
     gone = [item.seq for item in session.view.items if item.seq <= last]
     summary = (Text(compaction.summary),)
@@ -182,65 +186,71 @@ def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
     return True
 
 
-class _Telling:
+class _TurnConverter:
     """A converter of recorded turns that joins replies with the results of their calls."""
 
     def __init__(
-        self, session: Session, turns: Iterable[Spoken], *, keep: Keep, tell: Tell, model: str
+        self,
+        session: Session,
+        turns: Iterable[RecordedTurn],
+        *,
+        keep: StoreBlob,
+        tell: SetTime,
+        model: str,
     ) -> None:
         self._session, self._keep, self._tell, self._model = session, keep, tell, model
-        self._reply: list[Spoken] = []
+        self._reply: list[RecordedTurn] = []
         self._said, self._open = False, False
         """Whether anybody has said anything, and whether a turn has begun."""
         self._used: set[str] = set()
         asked = (call.id for turn in turns for call in turn.calls)
-        self._answers: dict[str, deque[Spoken]] = {id: deque() for id in asked}
+        self._answers: dict[str, deque[RecordedTurn]] = {id: deque() for id in asked}
         for turn in turns:
             if turn.who == "tool" and turn.answers in self._answers:
                 self._answers[turn.answers].append(turn)
 
-    def take(self, turn: Spoken) -> None:
+    def add_turn(self, turn: RecordedTurn) -> None:
         """Add one more turn."""
         if turn.who == "model":
             self._reply.append(turn)
             return
-        self.flush()
+        self.flush_reply()
         if turn.who == "tool" and turn.answers in self._answers:
             return
         if turn.who == "user" and self._open:
-            self.end()
-        text = STRAY.format(text=turn.text) if turn.who == "tool" else turn.text
-        content = (*_words(text), *self._media(turn.pictures))
+            self.end_turn()
+        text = STRAY_RESULT_NOTE.format(text=turn.text) if turn.who == "tool" else turn.text
+        content = (*_text_blocks(text), *self._store_media(turn.pictures))
         if content:
             origin = "human" if turn.who == "user" else "note"
-            self._append(User(content, origin=origin), turn.at)
+            self._append_fact(User(content, origin=origin), turn.at)
             self._open = self._open or turn.who == "user"
 
-    def flush(self) -> None:
+    def flush_reply(self) -> None:
         """Append the reply so far, and the results of its calls."""
         parts, self._reply = self._reply, []
         blocks: list[AnyBlock] = []
         results: list[tuple[Result, float]] = []
         for part in parts:
-            blocks += _words(part.text)
+            blocks += _text_blocks(part.text)
             for call in part.calls:
-                id = self._free(call.id)
-                blocks.append(translated(Call(id, call.name, call.args)))
-                results.append(self._result(id, call.id, part.at))
+                id = self._unused_call_id(call.id)
+                blocks.append(translate_foreign_call(Call(id, call.name, call.args)))
+                results.append(self._result_of_call(id, call.id, part.at))
         if not blocks:
             return
         if not self._said:
-            self._append(User((Text(BEGINS),), origin="note"), parts[0].at)
+            self._append_fact(User((Text(SESSION_START_NOTE),), origin="note"), parts[0].at)
         stop = "calls" if results else "end"
         reply = Assistant(tuple(blocks), stop, model=self._model, detail=IMPORTED_DETAIL)
-        self._append(reply, parts[-1].at)
+        self._append_fact(reply, parts[-1].at)
         for result, at in results:
-            self._append(result, at)
+            self._append_fact(result, at)
         self._open = True
 
-    def end(self) -> None:
+    def end_turn(self) -> None:
         """End a turn: by the model's last reply, or because it was interrupted."""
-        self.flush()
+        self.flush_reply()
         if not self._open:
             return
         last = self._session.view.items[-1].fact if self._session.view.items else None
@@ -248,20 +258,20 @@ class _Telling:
         self._session.append(Ended("end" if done else "aborted", IMPORTED_DETAIL))
         self._open = False
 
-    def _append(self, fact: AnyFact, at: float) -> None:
+    def _append_fact(self, fact: AnyFact, at: float) -> None:
         self._tell(at)
         self._session.append(fact)
         self._said = True
 
-    def _result(self, id: str, theirs: str, at: float) -> tuple[Result, float]:
+    def _result_of_call(self, id: str, theirs: str, at: float) -> tuple[Result, float]:
         waiting = self._answers[theirs]
         if not waiting:
-            return Result(id, (Text(NO_RESULT),), error=True), at
+            return Result(id, (Text(NO_RESULT_NOTE),), error=True), at
         answer = waiting.popleft()
-        content = (*_words(answer.text), *self._media(answer.pictures))
+        content = (*_text_blocks(answer.text), *self._store_media(answer.pictures))
         return Result(id, content, error=answer.error), answer.at
 
-    def _free(self, id: str) -> str:
+    def _unused_call_id(self, id: str) -> str:
         """Return an unused call id: some agents reuse ids, or have none."""
         free, number = id or "call", 1
         while free in self._used or (not id and free == "call"):
@@ -269,22 +279,22 @@ class _Telling:
         self._used.add(free)
         return free
 
-    def _media(self, pictures: tuple[Picture, ...]) -> Iterable[TextOrMedia]:
+    def _store_media(self, pictures: tuple[RecordedMedia, ...]) -> Iterable[TextOrMedia]:
         for one in pictures:
             try:
                 data = b64decode(one.data, validate=False)
             except binascii.Error:
                 data = b""
             kind = "image" if one.mime.startswith("image/") else "document"
-            lost = Text(UNREADABLE.format(kind=kind, mime=one.mime))
+            lost = Text(UNREADABLE_MEDIA_NOTE.format(kind=kind, mime=one.mime))
             yield Media(kind, one.mime, self._keep(data), len(data)) if data else lost
 
 
-def _words(text: str) -> tuple[TextOrMedia, ...]:
+def _text_blocks(text: str) -> tuple[TextOrMedia, ...]:
     return (Text(text),) if text.strip() else ()
 
 
-def origin(recorded: Recorded) -> Noted:
+def build_origin_note(recorded: RecordedSession) -> Noted:
     """Build the note that records where a session comes from."""
     told = {
         "agent": recorded.agent,
@@ -297,15 +307,15 @@ def origin(recorded: Recorded) -> Noted:
     return Noted("origin", msgspec.json.encode(told).decode())
 
 
-GLANCE = 300
+PREVIEW_CHARS = 300
 """The most characters of each text that a preview reads."""
-ASIDE = "importing"
+STAGING_FOLDER = "importing"
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class ImportCandidate(msgspec.Struct, frozen=True):
     """A session that can be imported: its file, its content, and its id here."""
 
-    found: Found
+    found: SessionFile
     id: str
     title: str
     cwd: str
@@ -315,18 +325,20 @@ class Candidate(msgspec.Struct, frozen=True):
     """Whether it was imported before, and nothing was said in it since."""
 
 
-def candidates(home: TravoisHome, found: Iterable[Found]) -> Iterator[Candidate]:
+def list_import_candidates(
+    home: TravoisHome, found: Iterable[SessionFile]
+) -> Iterator[ImportCandidate]:
     """List the sessions that have messages, each read only in part."""
     there = {folder.name for folder in list_session_folders(home)}
     for one in found:
-        told = _read(one, longest=GLANCE)
+        told = _read_source_session(one, longest=PREVIEW_CHARS)
         if told is not None:
-            id = identity(told)
+            id = imported_session_id(told)
             about = (told.title, told.cwd, told.at, len(told.turns))
-            yield Candidate(one, id, *about, known=id in there)
+            yield ImportCandidate(one, id, *about, known=id in there)
 
 
-def identity(told: Recorded) -> str:
+def imported_session_id(told: RecordedSession) -> str:
     """Return the id of an imported session: the same until the session goes on.
 
     One that was gone on with in the other agent gets another id: what was made of the earlier
@@ -337,9 +349,9 @@ def identity(told: Recorded) -> str:
 
 
 @contextmanager
-def aside(home: TravoisHome) -> Generator[Path]:
+def lock_staging_folder(home: TravoisHome) -> Generator[Path]:
     """Lock the folder in which sessions are written, for one import at a time."""
-    folder = home.path / ASIDE
+    folder = home.path / STAGING_FOLDER
     try:
         blobs.make_folders(folder)
         held = lock.acquire_lock(folder)
@@ -357,21 +369,23 @@ def aside(home: TravoisHome) -> Generator[Path]:
         held.release()
 
 
-def bring(home: TravoisHome, found: Found, folder: Path, *, environ: Mapping[str, str]) -> str:
+def import_session(
+    home: TravoisHome, found: SessionFile, folder: Path, *, environ: Mapping[str, str]
+) -> str:
     """Import one session, staged in `folder` until it is complete; returns its id.
 
     Raises `UserError` if it cannot be read or kept; then nothing of it is left.
     """
-    told = _read(found, longest=WHOLE)
+    told = _read_source_session(found, longest=NO_TEXT_LIMIT)
     if told is None:
         raise UserError(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
-    id, project = identity(told), _project(home, told.cwd)
+    id, project = imported_session_id(told), _project_key(home, told.cwd)
     draft, place = folder / id, home.session_folder(project, id)
     rmtree(draft, ignore_errors=True)
     try:
         dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
         opened = Opened(id, told.cwd, project, __version__)
-        _write(home, draft, told, opened=opened, since=dated, environ=environ)
+        _write_session(home, draft, told, opened=opened, since=dated, environ=environ)
         blobs.make_folders(place.parent)
         draft.rename(place)
         blobs.sync_folder(place.parent)
@@ -382,10 +396,10 @@ def bring(home: TravoisHome, found: Found, folder: Path, *, environ: Mapping[str
     return id
 
 
-def _write(
+def _write_session(
     home: TravoisHome,
     draft: Path,
-    told: Recorded,
+    told: RecordedSession,
     *,
     opened: Opened,
     since: float,
@@ -394,10 +408,10 @@ def _write(
     times = [since]
     with SessionLog.create(draft, opened, clock=lambda: times[-1]) as log:
         session = Session(log, secrets=collect_secrets(environ.items()))
-        session.append(origin(told))
-        if told.title != headline(list(told.turns)):
+        session.append(build_origin_note(told))
+        if told.title != make_session_title(list(told.turns)):
             session.append(Changed("name", told.title))
-        retell(
+        append_recorded_session(
             told,
             session,
             keep=BlobStore(home.blobs).put,
@@ -406,24 +420,24 @@ def _write(
         log.sync()
 
 
-def _read(found: Found, *, longest: int) -> Recorded | None:
-    if found.agent != traj.NAME:
-        return read(found, longest=longest)
-    told = traj.read(found.path, longest=longest)
+def _read_source_session(found: SessionFile, *, longest: int) -> RecordedSession | None:
+    if found.agent != traj.TRAJ_AGENT:
+        return read_recorded_session(found, longest=longest)
+    told = traj.read_traj_session(found.path, longest=longest)
     return told if told.turns else None
 
 
-def _project(home: TravoisHome, cwd: str) -> str:
+def _project_key(home: TravoisHome, cwd: str) -> str:
     """Return the key of a session's project, whose folder may be gone."""
     if os.path.isdir(cwd):
         return identify_project(home, cwd).key
     return f"gone-{blake2b(os.fsencode(cwd), digest_size=10).hexdigest()}"
 
 
-def recognised(path: Path) -> Found:
+def recognize_session_file(path: Path) -> SessionFile:
     """Recognize the session file of an agent by its content."""
     try:
-        agent, found = _maker(path), stamped("", path)
+        agent, found = _detect_session_agent(path), stat_session_file("", path)
     except OSError as error:
         raise UserError(f"Cannot read {path}", why=str(error.strerror)) from None
     if not agent or found is None:
@@ -432,17 +446,17 @@ def recognised(path: Path) -> Found:
     return msgspec.structs.replace(found, agent=agent, path=path.absolute())
 
 
-def _maker(path: Path) -> str:
+def _detect_session_agent(path: Path) -> str:
     with path.open("rb") as file:
-        if file.read(2) == traj.PACKED:
-            return traj.NAME
-    first = next(lines(path), None) or decode(path.read_bytes()) or Json()
-    if first.get("format") == traj.FORMAT:
-        return traj.NAME
+        if file.read(2) == traj.GZIP_MAGIC:
+            return traj.TRAJ_AGENT
+    first = next(read_json_lines(path), None) or decode_json_object(path.read_bytes()) or Json()
+    if first.get("format") == traj.TRAJ_FORMAT:
+        return traj.TRAJ_AGENT
     if first.get("type") == "session" and "timestamp" in first:
-        return pi.NAME
+        return pi.PI_AGENT
     if "payload" in first or "cli_version" in first:
-        return codex.NAME
+        return codex.CODEX_AGENT
     if "messages" in first or "projectHash" in first:
-        return gemini.NAME
-    return claude.NAME if "sessionId" in first or "uuid" in first else ""
+        return gemini.GEMINI_AGENT
+    return claude.CLAUDE_AGENT if "sessionId" in first or "uuid" in first else ""

@@ -47,8 +47,8 @@ from travois.inspector.story import (
     layer_of_item,
 )
 from travois.presentation.document import DocumentPart, document_parts
-from travois.providers.encoder import Encoder
-from travois.providers.options import LONGEST
+from travois.providers.encoder import RequestEncoder
+from travois.providers.options import OUTPUT_LIMIT_MEMBER
 from travois.sessions import lock
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, list_sessions, summarise_session
@@ -198,7 +198,7 @@ def describe_request(story: SessionStory, index: int, *, fetch: FetchBlob) -> Re
     step = _find_step(story, index)
     view = story.view_at(index)
     before = story.steps[index - 1].items if index else 0
-    epoch, encoder = view.epoch, Encoder(fetch)
+    epoch, encoder = view.epoch, RequestEncoder(fetch)
     old = _derive_body(story, index - 1, encoder)[0] if index else b""
     body, problem = _derive_body(story, index, encoder)
     return RequestDetail(
@@ -266,7 +266,7 @@ def request_bytes(
 ) -> BodyPart:
     """Return part of a request's bytes, cut at character boundaries."""
     _find_step(story, index)
-    body, _ = _derive_body(story, index, Encoder(fetch))
+    body, _ = _derive_body(story, index, RequestEncoder(fetch))
     while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
         start -= 1
     end = min(start + size, len(body))
@@ -351,7 +351,7 @@ def _item_parts(item: ViewItem) -> list[DocumentPart]:
     return list(document_parts([Entry(item.seq, 0.0, item.fact)]))
 
 
-def _derive_body(story: SessionStory, index: int, encoder: Encoder) -> tuple[bytes, str]:
+def _derive_body(story: SessionStory, index: int, encoder: RequestEncoder) -> tuple[bytes, str]:
     """Rebuild a request, and compare it with the one that was sent."""
     view, sent = story.view_at(index), story.request_fact(index)
     if why := find_send_blocker(view):
@@ -371,7 +371,7 @@ def _shared_prefix_bytes(old: bytes, new: bytes) -> int:
         middle = (low + high + 1) // 2
         same = one[low:middle] == two[low:middle]
         low, high = (middle, high) if same else (low, middle - 1)
-    longest = LONGEST.search(new)
+    longest = OUTPUT_LIMIT_MEMBER.search(new)
     aside = [longest.span(2)] if longest else []
     for start, end in (*aside, *(marker.span() for marker in CACHE_MARKER_PATTERN.finditer(new))):
         low += end - start if start <= low else 0
@@ -380,7 +380,7 @@ def _shared_prefix_bytes(old: bytes, new: bytes) -> int:
 
 def _strip_cache_fields(body: bytes) -> bytes:
     """Remove fields that may differ without a cache miss."""
-    return CACHE_MARKER_PATTERN.sub(b"", LONGEST.sub(rb"\1", body, count=1))
+    return CACHE_MARKER_PATTERN.sub(b"", OUTPUT_LIMIT_MEMBER.sub(rb"\1", body, count=1))
 
 
 def _decision_row(story: SessionStory, entry: Entry, call: Call | None) -> DecisionRow:

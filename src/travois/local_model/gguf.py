@@ -12,18 +12,18 @@ import msgspec
 
 from travois.core.errors import UserError
 
-Value = int | float | str
-SMALL = dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f", "<B")))
-NUMBERS = {**SMALL, 10: "<Q", 11: "<q", 12: "<d"}
-STRING, ARRAY = 8, 9
-TEMPLATE = "tokenizer.chat_template"
-USUAL = 32_768
+GgufValue = int | float | str
+SMALL_NUMBER_FORMATS = dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f", "<B")))
+NUMBER_FORMATS = {**SMALL_NUMBER_FORMATS, 10: "<Q", 11: "<q", 12: "<d"}
+STRING_TYPE, ARRAY_TYPE = 8, 9
+CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
+DEFAULT_WINDOW_TOKENS = 32_768
 """The most of a window that is used unless more is asked for: it is paid for in memory."""
-SHARE = 4
+MEMORY_SHARE = 4
 """What one conversation remembers may fill one part in so many of the machine's memory."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class GgufHeader(msgspec.Struct, frozen=True):
     """The facts about a model from its GGUF header."""
 
     architecture: str
@@ -33,10 +33,10 @@ class Head(msgspec.Struct, frozen=True):
     """The bytes of memory that a token takes; 0 if the file does not say."""
 
 
-def head(path: Path) -> Head:
+def read_gguf_header(path: Path) -> GgufHeader:
     """Read a file's GGUF header; raises `UserError` if it has none."""
-    told: dict[str, Value] = {}
-    for name, value in fields(path):
+    told: dict[str, GgufValue] = {}
+    for name, value in read_gguf_fields(path):
         if name.startswith("tokenizer."):
             break
         told[name] = value
@@ -45,26 +45,28 @@ def head(path: Path) -> Head:
     heads = sizes.get("attention.head_count", 0)
     width = sizes.get("attention.key_length") or sizes.get("embedding_length", 0) // (heads or 1)
     rows = sizes.get("block_count", 0) * sizes.get("attention.head_count_kv", heads)
-    return Head(kind, sizes.get("context_length", 0), 2 * 2 * rows * width)
+    return GgufHeader(kind, sizes.get("context_length", 0), 2 * 2 * rows * width)
 
 
-def template(path: Path) -> str:
+def read_chat_template(path: Path) -> str:
     """Read the model's chat template; empty if the file has none."""
-    return next((str(value) for name, value in fields(path) if name == TEMPLATE), "")
+    return next(
+        (str(value) for name, value in read_gguf_fields(path) if name == CHAT_TEMPLATE_KEY), ""
+    )
 
 
-def usable_window(about: Head, *, asked: int = 0) -> int:
+def usable_window(about: GgufHeader, *, asked: int = 0) -> int:
     """Return the window to use: at most what was trained, and what memory allows."""
-    most = min(asked or USUAL, about.window or USUAL)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // SHARE
+    most = min(asked or DEFAULT_WINDOW_TOKENS, about.window or DEFAULT_WINDOW_TOKENS)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_SHARE
     return min(most, memory // about.remembered) if about.remembered else most
 
 
-def fields(path: Path) -> Iterator[tuple[str, Value]]:
+def read_gguf_fields(path: Path) -> Iterator[tuple[str, GgufValue]]:
     """Yield the names and values before the weights, without lists; raises `UserError`."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from _fields(data)
+            yield from _parse_fields(data)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UserError(f"Cannot read {path}", why=why, fix="Use --model local/PATH.") from None
@@ -76,41 +78,45 @@ def fields(path: Path) -> Iterator[tuple[str, Value]]:
         ) from None
 
 
-def _fields(data: mmap.mmap) -> Iterator[tuple[str, Value]]:
+def _parse_fields(data: mmap.mmap) -> Iterator[tuple[str, GgufValue]]:
     magic, version, _, count = struct.unpack_from("<4sIQQ", data)
     if magic != b"GGUF" or version < 2:
         raise ValueError(magic)
     at = 24
     for _ in range(count):
-        name, at = _string(data, at)
+        name, at = _parse_string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        if kind == ARRAY:
-            at = _past(data, at + 4)
+        if kind == ARRAY_TYPE:
+            at = _skip_array(data, at + 4)
             continue
-        value, at = _value(data, at + 4, kind)
+        value, at = _parse_value(data, at + 4, kind)
         yield name, value
 
 
-def _value(data: mmap.mmap, at: int, kind: int) -> tuple[Value, int]:
-    if kind == STRING:
-        return _string(data, at)
-    (value,) = struct.unpack_from(NUMBERS[kind], data, at)
-    return value, at + struct.calcsize(NUMBERS[kind])
+def _parse_value(data: mmap.mmap, at: int, kind: int) -> tuple[GgufValue, int]:
+    if kind == STRING_TYPE:
+        return _parse_string(data, at)
+    (value,) = struct.unpack_from(NUMBER_FORMATS[kind], data, at)
+    return value, at + struct.calcsize(NUMBER_FORMATS[kind])
 
 
-def _string(data: mmap.mmap, at: int) -> tuple[str, int]:
+def _parse_string(data: mmap.mmap, at: int) -> tuple[str, int]:
     (size,) = struct.unpack_from("<Q", data, at)
     if at + 8 + size > len(data):
         raise ValueError(size)
     return data[at + 8 : at + 8 + size].decode(errors="replace"), at + 8 + size
 
 
-def _past(data: mmap.mmap, at: int) -> int:
+def _skip_array(data: mmap.mmap, at: int) -> int:
     """Return the offset behind a list."""
     kind, count = struct.unpack_from("<IQ", data, at)
     at += 12
-    if kind in NUMBERS:
-        return at + count * struct.calcsize(NUMBERS[kind])
+    if kind in NUMBER_FORMATS:
+        return at + count * struct.calcsize(NUMBER_FORMATS[kind])
     for _ in range(min(count, len(data))):
-        at = _past(data, at) if kind == ARRAY else at + 8 + struct.unpack_from("<Q", data, at)[0]
+        at = (
+            _skip_array(data, at)
+            if kind == ARRAY_TYPE
+            else at + 8 + struct.unpack_from("<Q", data, at)[0]
+        )
     return at

@@ -13,204 +13,218 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 Schema: TypeAlias = dict[str, Any]
-WORD = re.compile(r"[\w~*?/@.+:$<>=-]*[\w*/]|[^\w\s]")
-WHOLE = re.compile(r"[\w*/]")
-LONGEST = 60
+REQUEST_WORD = re.compile(r"[\w~*?/@.+:$<>=-]*[\w*/]|[^\w\s]")
+WORD_CHARACTER = re.compile(r"[\w*/]")
+MAX_COPIED_WORDS = 60
 """The most words of a request that can be copied."""
-MOST = 3
+MAX_LIST_ITEMS = 3
 """The most items of a list."""
-DEEPEST = 6
-BOUNDS = {"minLength", "maxLength", "pattern", "format", "not"}
+MAX_SCHEMA_DEPTH = 6
+STRING_CONSTRAINTS = {"minLength", "maxLength", "pattern", "format", "not"}
 """What makes it necessary to look at each stretch of words by itself."""
 
 
-class Ref(NamedTuple):
+class RuleRef(NamedTuple):
     """A reference to another rule."""
 
     name: str
 
 
-Sequenced: TypeAlias = tuple[str | Ref, ...]
-Rules: TypeAlias = dict[str, tuple[Sequenced, ...]]
+RuleSequence: TypeAlias = tuple[str | RuleRef, ...]
+GrammarRules: TypeAlias = dict[str, tuple[RuleSequence, ...]]
 """Alternatives by the name of their rule, each a row of texts and other rules; `root` is first."""
 
 
-class Inexpressible(Exception):
+class InexpressibleSchema(Exception):
     """A schema of which no value can be made from the words of the request."""
 
 
-def rules(tools: Mapping[str, Schema], text: str) -> Rules:
+def build_call_grammar(tools: Mapping[str, Schema], text: str) -> GrammarRules:
     """Build the grammar of a call to one of these tools, `Name {"argument":"value"}`."""
-    making = _Making(text)
+    making = _GrammarBuilder(text)
     for name, schema in tools.items():
         try:
-            made = making.value(schema, schema, depth=0)
-        except Inexpressible:
+            made = making.add_value_rule(schema, schema, depth=0)
+        except InexpressibleSchema:
             continue
         making.rules["root"] = (*making.rules["root"], (f"{name} ", made))
     return making.rules
 
 
-def render(made: Rules) -> str:
+def render_gbnf(made: GrammarRules) -> str:
     """Render the rules as a GBNF grammar for llama.cpp."""
-    return "\n".join(f"{name} ::= {_alternatives(rows)}" for name, rows in made.items()) + "\n"
+    return (
+        "\n".join(f"{name} ::= {_render_alternatives(rows)}" for name, rows in made.items()) + "\n"
+    )
 
 
-def _alternatives(rows: tuple[Sequenced, ...]) -> str:
-    return " | ".join(" ".join(map(_term, row)) or '""' for row in rows)
+def _render_alternatives(rows: tuple[RuleSequence, ...]) -> str:
+    return " | ".join(" ".join(map(_render_term, row)) or '""' for row in rows)
 
 
-def _term(term: str | Ref) -> str:
-    if isinstance(term, Ref):
+def _render_term(term: str | RuleRef) -> str:
+    if isinstance(term, RuleRef):
         return term.name
     escaped = term.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
-class _Making:
+class _GrammarBuilder:
     """A builder of grammar rules for one request."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._words = [(hit.start(), hit.end()) for hit in WORD.finditer(text)][:LONGEST]
-        self._named: dict[tuple[Sequenced, ...], str] = {}
-        self.rules: Rules = {"root": ()}
+        self._words = [(hit.start(), hit.end()) for hit in REQUEST_WORD.finditer(text)][
+            :MAX_COPIED_WORDS
+        ]
+        self._named: dict[tuple[RuleSequence, ...], str] = {}
+        self.rules: GrammarRules = {"root": ()}
 
-    def value(self, schema: Schema, whole: Schema, *, depth: int) -> Ref:
+    def add_value_rule(self, schema: Schema, whole: Schema, *, depth: int) -> RuleRef:
         """Add the rule for all values of a schema; raises `InexpressibleSchema`."""
-        if depth > DEEPEST:
-            raise Inexpressible
-        schema = _resolved(schema, whole)
+        if depth > MAX_SCHEMA_DEPTH:
+            raise InexpressibleSchema
+        schema = _resolve_ref(schema, whole)
         if either := schema.get("anyOf") or schema.get("oneOf"):
-            return self._any(either, whole, depth=depth)
+            return self._add_any_rule(either, whole, depth=depth)
         if listed := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
-            return self._rule(*((_json(value),) for value in listed))
+            return self._add_rule(*((_encode_json_text(value),) for value in listed))
         kinds = schema.get("type", "string")
         if isinstance(kinds, list):
             alike = [{**schema, "type": kind} for kind in cast("list[str]", kinds)]
-            return self._any(alike, whole, depth=depth)
+            return self._add_any_rule(alike, whole, depth=depth)
         if kinds == "object":
-            return self._object(schema, whole, depth=depth)
+            return self._add_object_rule(schema, whole, depth=depth)
         if kinds == "array":
-            return self._array(schema, whole, depth=depth)
-        return self._plain(kinds, schema)
+            return self._add_array_rule(schema, whole, depth=depth)
+        return self._add_scalar_rule(kinds, schema)
 
-    def _any(self, schemas: Sequence[Schema], whole: Schema, *, depth: int) -> Ref:
-        found: list[Sequenced] = []
+    def _add_any_rule(self, schemas: Sequence[Schema], whole: Schema, *, depth: int) -> RuleRef:
+        found: list[RuleSequence] = []
         for schema in schemas:
             try:
-                found.append((self.value(schema, whole, depth=depth + 1),))
-            except Inexpressible:
+                found.append((self.add_value_rule(schema, whole, depth=depth + 1),))
+            except InexpressibleSchema:
                 continue
-        return self._rule(*found)
+        return self._add_rule(*found)
 
-    def _plain(self, kind: str, schema: Schema) -> Ref:
+    def _add_scalar_rule(self, kind: str, schema: Schema) -> RuleRef:
         match kind:
             case "boolean":
-                return self._rule(("true",), ("false",))
+                return self._add_rule(("true",), ("false",))
             case "null":
-                return self._rule(("null",))
+                return self._add_rule(("null",))
             case "integer" | "number":
-                return self._rule(*((text,) for text in self._numbers(schema)))
-            case "string" if BOUNDS & schema.keys():
-                return self._rule(*((_json(s),) for s in self._spans() if _fits(s, schema)))
+                return self._add_rule(*((text,) for text in self._numbers_in_request(schema)))
+            case "string" if STRING_CONSTRAINTS & schema.keys():
+                return self._add_rule(
+                    *(
+                        (_encode_json_text(s),)
+                        for s in self._word_spans()
+                        if _fits_constraints(s, schema)
+                    )
+                )
             case "string":
-                return self._copied()
+                return self._add_copied_rule()
             case _:
-                raise Inexpressible
+                raise InexpressibleSchema
 
-    def _object(self, schema: Schema, whole: Schema, *, depth: int) -> Ref:
+    def _add_object_rule(self, schema: Schema, whole: Schema, *, depth: int) -> RuleRef:
         """The members in the order of the schema; those that are not required may be left out."""
         known, needed = schema.get("properties", {}), set(schema.get("required", ()))
-        parts: list[tuple[str, Ref, bool]] = []
+        parts: list[tuple[str, RuleRef, bool]] = []
         for name, member in known.items():
             try:
-                made = self.value(member, whole, depth=depth + 1)
-            except Inexpressible:
+                made = self.add_value_rule(member, whole, depth=depth + 1)
+            except InexpressibleSchema:
                 if name in needed:
                     raise
                 continue
-            parts.append((f"{_json(name)}:", made, name in needed))
+            parts.append((f"{_encode_json_text(name)}:", made, name in needed))
         if needed - known.keys():
-            raise Inexpressible
-        return self._rule(("{", self._members(parts), "}"))
+            raise InexpressibleSchema
+        return self._add_rule(("{", self._add_members_rule(parts), "}"))
 
-    def _members(self, parts: list[tuple[str, Ref, bool]]) -> Ref:
+    def _add_members_rule(self, parts: list[tuple[str, RuleRef, bool]]) -> RuleRef:
         """From the last member to the first: each as it stands first, and after another."""
-        first = after = self._rule(())
+        first = after = self._add_rule(())
         for name, made, needed in reversed(parts):
             opening, following = (name, made, after), (f",{name}", made, after)
-            first = self._rule(opening) if needed else self._rule(opening, (first,))
-            after = self._rule(following) if needed else self._rule(following, (after,))
+            first = self._add_rule(opening) if needed else self._add_rule(opening, (first,))
+            after = self._add_rule(following) if needed else self._add_rule(following, (after,))
         return first
 
-    def _array(self, schema: Schema, whole: Schema, *, depth: int) -> Ref:
-        item = self.value(schema.get("items", {"type": "string"}), whole, depth=depth + 1)
+    def _add_array_rule(self, schema: Schema, whole: Schema, *, depth: int) -> RuleRef:
+        item = self.add_value_rule(schema.get("items", {"type": "string"}), whole, depth=depth + 1)
         least = max(1, schema.get("minItems", 1))
-        counts = range(least, max(least, min(MOST, schema.get("maxItems", MOST))) + 1)
+        counts = range(
+            least, max(least, min(MAX_LIST_ITEMS, schema.get("maxItems", MAX_LIST_ITEMS))) + 1
+        )
         if least > schema.get("maxItems", least):
-            raise Inexpressible
-        return self._rule(*(("[", item, *((",", item) * (n - 1)), "]") for n in counts))
+            raise InexpressibleSchema
+        return self._add_rule(*(("[", item, *((",", item) * (n - 1)), "]") for n in counts))
 
-    def _copied(self) -> Ref:
+    def _add_copied_rule(self) -> RuleRef:
         """Return a stretch of words: each may be the last, or be followed by the next one."""
         if "copied" in self.rules:
-            return Ref("copied")
-        starts = tuple(('"', Ref(f"from{at}"), '"') for at in self._whole())
+            return RuleRef("copied")
+        starts = tuple(('"', RuleRef(f"from{at}"), '"') for at in self._word_positions())
         if not starts:
-            raise Inexpressible
+            raise InexpressibleSchema
         self.rules["copied"] = starts
-        for at in range(self._whole()[-1] + 1):
+        for at in range(self._word_positions()[-1] + 1):
             start, end = self._words[at]
-            ends: tuple[Sequenced, ...] = ()
-            if at in self._whole():
-                ends = ((_inside(self._text[start:end]),),)
-            if at < self._whole()[-1]:
+            ends: tuple[RuleSequence, ...] = ()
+            if at in self._word_positions():
+                ends = ((_encode_json_inside(self._text[start:end]),),)
+            if at < self._word_positions()[-1]:
                 upto = self._words[at + 1][0]
-                ends += ((_inside(self._text[start:upto]), Ref(f"from{at + 1}")),)
+                ends += ((_encode_json_inside(self._text[start:upto]), RuleRef(f"from{at + 1}")),)
             self.rules[f"from{at}"] = ends
-        return Ref("copied")
+        return RuleRef("copied")
 
-    def _whole(self) -> list[int]:
+    def _word_positions(self) -> list[int]:
         """Which of the words are words and not marks between them: a stretch begins and ends so."""
         return [
-            at for at, (start, end) in enumerate(self._words) if WHOLE.search(self._text[start:end])
+            at
+            for at, (start, end) in enumerate(self._words)
+            if WORD_CHARACTER.search(self._text[start:end])
         ]
 
-    def _spans(self) -> Iterator[str]:
-        for at in self._whole():
-            for last in self._whole():
+    def _word_spans(self) -> Iterator[str]:
+        for at in self._word_positions():
+            for last in self._word_positions():
                 if at <= last:
                     yield self._text[self._words[at][0] : self._words[last][1]]
 
-    def _numbers(self, schema: Schema) -> Iterator[str]:
+    def _numbers_in_request(self, schema: Schema) -> Iterator[str]:
         """Numbers that the request names and the schema allows."""
         for text in dict.fromkeys(re.findall(r"(?<![\w.])[1-9]\d{0,8}(?![\w.]*\w)", self._text)):
             if schema.get("minimum", 0) <= int(text) <= schema.get("maximum", int(text)):
                 yield text
 
-    def _rule(self, *rows: Sequenced) -> Ref:
+    def _add_rule(self, *rows: RuleSequence) -> RuleRef:
         if not rows:
-            raise Inexpressible
+            raise InexpressibleSchema
         name = self._named.setdefault(rows, f"r{len(self.rules)}")
         self.rules[name] = rows
-        return Ref(name)
+        return RuleRef(name)
 
 
-def _resolved(schema: Schema, whole: Schema) -> Schema:
+def _resolve_ref(schema: Schema, whole: Schema) -> Schema:
     ref = schema.get("$ref", "")
     return whole.get("$defs", {}).get(ref.rpartition("/")[2], {"type": ""}) if ref else schema
 
 
-def _json(value: object) -> str:
+def _encode_json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _inside(text: str) -> str:
-    return _json(text)[1:-1]
+def _encode_json_inside(text: str) -> str:
+    return _encode_json_text(text)[1:-1]
 
 
-def _fits(text: str, schema: Schema) -> bool:
+def _fits_constraints(text: str, schema: Schema) -> bool:
     if not schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", len(text)):
         return False
     if "format" in schema or "not" in schema:

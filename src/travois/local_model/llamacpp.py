@@ -19,42 +19,42 @@ from msgspec.structs import replace
 from travois.core.errors import UserError
 from travois.core.models import ModelCard, Price
 from travois.local_model import gguf
-from travois.local_model.serve import Order, Ready
+from travois.local_model.serve import ServeOrder, ServerReady
 from travois.ports.world import Command
 from travois.process.job import StdioConnection
 from travois.process.run import LocalProcesses
-from travois.providers.catalog import Endpoint
+from travois.providers.catalog import ModelEndpoint
 from travois.providers.client import HttpModel
 from travois.providers.http.client import Transport
-from travois.providers.replies import Problem, Reply, StreamDelta
+from travois.providers.replies import ApiError, Reply, StreamDelta
 from travois.providers.request import Request
 
-MODULE = "travois.local_model.serve"
-LOGGED = 200
+SERVER_MODULE = "travois.local_model.serve"
+LOG_LINES = 200
 """The number of log lines kept, to say why it failed."""
-REASONS = (
+FAILURE_PATTERNS = (
     re.compile(r"error loading model: (.+)"),
     re.compile(r"(GGML_ASSERT\(.+\) failed)"),
     re.compile(r"\bE \S+ *(?:\S+:)? *(.+)"),
     re.compile(r"(.*Error.*)"),
 )
 """The patterns of llama.cpp's error messages, the plainest first."""
-QUIET = {"GGML_NO_BACKTRACE": "1"}
+QUIET_ENV = {"GGML_NO_BACKTRACE": "1"}
 """Else it starts a debugger when it aborts."""
 
 
-def sized(model: ModelCard) -> ModelCard:
+def fit_model_to_file(model: ModelCard) -> ModelCard:
     """Return the model with the window of its file; raises `UserError` if it is no model."""
     path = Path(os.path.abspath(os.path.expanduser(model.id)))
-    about = gguf.head(path)
+    about = gguf.read_gguf_header(path)
     window = gguf.usable_window(about, asked=model.window)
     output = min(model.output, max(1, window // 4))
     return replace(model, id=str(path), window=window, output=output, images=False, price=Price())
 
 
-def load_problem() -> str:
+def llamacpp_load_problem() -> str:
     """Return why llama.cpp cannot be loaded, by loading it in another process; empty if it can."""
-    if why := missing():
+    if why := llamacpp_missing_reason():
         return why
     argv = [sys.executable, "-c", "import xllamacpp"]
     done = run(argv, check=False, capture_output=True)
@@ -62,84 +62,84 @@ def load_problem() -> str:
     return f"llama.cpp cannot be loaded: {said}" if done.returncode else ""
 
 
-def missing() -> str:
+def llamacpp_missing_reason() -> str:
     """Return why llama.cpp cannot be run; empty if it can."""
     if find_spec("xllamacpp") is None:
         return "xllamacpp is not installed: pip install 'travois[local]'"
     return ""
 
 
-class Engine:
+class LlamaServer:
     """A llama.cpp server process for one model file, restarted on demand."""
 
     def __init__(self, path: Path, *, window: int, threads: int = 1) -> None:
-        self._order = Order(str(path), window, os.urandom(16).hex(), threads)
+        self._order = ServeOrder(str(path), window, os.urandom(16).hex(), threads)
         self._processes = LocalProcesses()
-        self._log = deque[bytes](maxlen=LOGGED)
+        self._log = deque[bytes](maxlen=LOG_LINES)
         self._starting = anyio.Lock()
         self._talk: StdioConnection | None = None
-        self._where: Endpoint | None = None
+        self._where: ModelEndpoint | None = None
 
-    async def endpoint(self) -> Endpoint:
+    async def start_endpoint(self) -> ModelEndpoint:
         """Return the server's endpoint, starting it if it does not run; raises `ApiError`."""
         async with self._starting:
             if self._talk is not None and self._talk.status is not None:
-                await self._end()
+                await self._stop_server()
             if self._where is None:
                 key = ("authorization", f"Bearer {self._order.key}")
-                self._where = Endpoint(await self._started(), (key,), "none")
+                self._where = ModelEndpoint(await self._start_server(), (key,), "none")
             return self._where
 
     async def aclose(self) -> None:
         """Stop the server."""
-        await self._end()
+        await self._stop_server()
         await self._processes.aclose()
 
-    async def _started(self) -> str:
-        if why := missing():
-            raise self._failure(why)
-        argv = (sys.executable, "-P", "-m", MODULE)
+    async def _start_server(self) -> str:
+        if why := llamacpp_missing_reason():
+            raise self._startup_problem(why)
+        argv = (sys.executable, "-P", "-m", SERVER_MODULE)
         self._log.clear()
-        command = Command(argv, cwd=os.path.dirname(self._order.path), env=QUIET)
+        command = Command(argv, cwd=os.path.dirname(self._order.path), env=QUIET_ENV)
         self._talk, said = self._processes.connect_stdio(command, log=self._log.append), b""
         try:
             await self._talk.send(msgspec.json.encode(self._order) + b"\n")
             while not said.endswith(b"\n") and (more := await self._talk.receive()):
                 said += more
-            url = msgspec.json.decode(said, type=Ready).url
+            url = msgspec.json.decode(said, type=ServerReady).url
         except (OSError, msgspec.DecodeError):
-            await self._end()
-            raise self._failure(self._reason()) from None
+            await self._stop_server()
+            raise self._startup_problem(self._failure_reason()) from None
         except BaseException:
-            await self._end()
+            await self._stop_server()
             raise
         return f"{url}/v1"
 
-    async def _end(self) -> None:
+    async def _stop_server(self) -> None:
         talk, self._talk, self._where = self._talk, None, None
         if talk is not None:
             await talk.aclose()
 
-    def _reason(self) -> str:
+    def _failure_reason(self) -> str:
         log = b"".join(self._log).decode(errors="replace")
-        hits = (hit for reason in REASONS if (hit := reason.search(log)))
+        hits = (hit for reason in FAILURE_PATTERNS if (hit := reason.search(log)))
         return next((hit[1].strip() for hit in hits), "llama.cpp exited without an error message")
 
-    def _failure(self, why: str) -> Problem:
+    def _startup_problem(self, why: str) -> ApiError:
         what = f"Cannot run {self._order.path}"
         fix = "Choose another file with --model local/PATH, or another model."
-        return Problem("missing", str(UserError(what, why=why, fix=fix)), retry=False)
+        return ApiError("missing", str(UserError(what, why=why, fix=fix)), retry=False)
 
 
-class LocalModel:
+class LlamaModel:
     """A model that llama.cpp runs on this machine."""
 
-    def __init__(self, card: ModelCard, engine: Engine, travel: Transport) -> None:
+    def __init__(self, card: ModelCard, engine: LlamaServer, travel: Transport) -> None:
         self._card, self._engine, self._travel = card, engine, travel
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Send the request; the last thing yielded is the reply. Raises `ApiError`."""
-        served = HttpModel(self._card, await self._engine.endpoint(), self._travel)
+        served = HttpModel(self._card, await self._engine.start_endpoint(), self._travel)
         async with served.stream(request) as events:
             yield events

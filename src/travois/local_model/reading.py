@@ -13,7 +13,7 @@ import msgspec
 # word.
 
 
-TYPES = {
+FILE_ENDINGS = {
     "javascript": "js",
     "kotlin": "kt",
     "markdown": "md",
@@ -28,7 +28,7 @@ TYPES = {
     "yml": "yml",
 }
 """How files end that people call otherwise."""
-FILES = {
+WELL_KNOWN_FILES = {
     "changelog": "CHANGELOG.md",
     "dockerfile": "Dockerfile",
     "gitignore": ".gitignore",
@@ -38,7 +38,7 @@ FILES = {
     "readme": "README.md",
 }
 """What files are called that everybody knows."""
-COUNTS = (
+NUMBER_WORDS = (
     "two",
     "three",
     "four",
@@ -51,7 +51,7 @@ COUNTS = (
     "eleven",
     "twelve",
 )
-TAILS = (
+TRAILING_TEXT_PATTERNS = (
     r"^remember\ that\b:?\ (?P<kept>.+[^?\s])\s*$",
     r"\b(?:todos?|to-do|tasks?|list|steps)\b[^:\n]*:\s(?P<items>.+)$",
     r"""\b(?:create|make|add|write|start|save|put)\b.*?\s
@@ -69,11 +69,11 @@ TAILS = (
     r"\b(?:commit|revision|rev|sha|hash)\ (?P<rev>(?=[a-f]*\d)[0-9a-f]{4,40})\b",
     r"""\b(?:against|with|from|to|vs\.?|versus)
         \ (?P<rev>(?:origin/)?(?:main|master|develop))\b(?![./~^])""",
-    rf"^(?:show|find)\ (?:(?:the|our|my)\ )?(?P<known>{'|'.join(FILES)})(?:\ file)?\W*$",
-    rf"\b(?:in|does|of|lines?)\ (?:the|our|my)\ (?P<known>{'|'.join(FILES)})\b",
+    rf"^(?:show|find)\ (?:(?:the|our|my)\ )?(?P<known>{'|'.join(WELL_KNOWN_FILES)})(?:\ file)?\W*$",
+    rf"\b(?:in|does|of|lines?)\ (?:the|our|my)\ (?P<known>{'|'.join(WELL_KNOWN_FILES)})\b",
 )
-ENDINGS = (
-    rf"""(?<!\w)(?P<type>{"|".join(TYPES)}|cfg|cpp|css|csv|html|ini|java|jpg|json|jsx|lock|log|lua
+FILE_TYPE_PATTERNS = (
+    rf"""(?<!\w)(?P<type>{"|".join(FILE_ENDINGS)}|cfg|cpp|css|csv|html|ini|java|jpg|json|jsx|lock|log|lua
         |pdf|php|png|scss|sql|svg|toml|tsx|vue|xml|yaml|go|c)
         (?=\ (?:files?|modules?|scripts?|sources?|code)\b)""",
     r"""^(?:list|find|show|where\ are|what|which)
@@ -81,10 +81,10 @@ ENDINGS = (
     r"(?<![\w/])\.(?P<type>[a-z]\w*)(?=\ files?\b)",
     r"\bend(?:ing|s)?\ (?:in|with)\ \.?(?P<type>\w+)",
 )
-MARKED = r"""
+QUOTED_PATTERN = r"""
 `(?P<code>[^`\n]+)`|"(?P<double>[^"\n]+)"|“(?P<curly>[^”\n]+)”|(?<!\w)'(?P<single>[^'\n]+)'(?!\w)
 """
-BARE = r"""
+UNQUOTED_PATTERN = r"""
 (?P<url>https?://[^\s<>"'`]*[^\s<>"'`.,;:!?)]
   |\b(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev)\b(?:/[\w./%#?=&+-]*\w)?)
 |(?P<glob>[\w./{},-]*\*[\w./{},*-]*)
@@ -97,40 +97,42 @@ BARE = r"""
 |(?P<name>\b[A-Za-z_]\w*\(\)|\b\w*[A-Za-z]_\w+|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*
   |\b(?:TODO|FIXME|XXX|HACK)(?=s?\b)|\b[A-Z]{2,}[A-Z0-9_]{2,}\b)
 """
-THING = r"""(?:words?|terms?|strings?|phrases?|functions?|class(?:es)?|variables?|constants?
+THING_WORDS = r"""(?:words?|terms?|strings?|phrases?|functions?|class(?:es)?|variables?|constants?
     |methods?|settings?|symbols?|identifiers?|text|definitions?|occurrences?|us(?:ag)?es?|mentions?
     |references?|instances?|calls?|lines?|places?|files?|code|anything|something|everything|stuff|imports?)"""
-PLACE = r"(?=\s*[.?!]*$|\ (?:in|under|inside|within|across|from|anywhere|somewhere|everywhere)\b)"
-SAYS = r"""(?:mention|contain|use|import|reference|call|include|have|has|say|invoke|need)s?
+PLACE_LOOKAHEAD = (
+    r"(?=\s*[.?!]*$|\ (?:in|under|inside|within|across|from|anywhere|somewhere|everywhere)\b)"
+)
+CONTAINS_VERBS = r"""(?:mention|contain|use|import|reference|call|include|have|has|say|invoke|need)s?
     |talks?\ about|refers?\ to|depends?\ on|about
-    |(?:contain|mention|us|import|referenc|call|hav)ing"""
-CUES = (
+    |(?:contain|mention|us|import|referenc|call|hav)ing"""  # noqa: E501
+CUE_PATTERNS = (
     r"""\b(?:replace|rename|change|turn|swap|substitute)(?:\ (?:the|word|every|all|each))*
         \ (?P<old>[\w.-]*\w)\ (?:out\ )?(?:with|by|to|into|for)\ (?P<new>[\w.-]*\w)""",
     r"\b(?:the|in|under|of|inside)\ (?P<folder>[\w.-]+)\ (?:folder|directory|dir)\b",
     r"\b(?:folder|directory|dir)\ (?:called\ |named\ )?(?P<folder>[\w.-]+)\s*[.?!]?$",
     r"(?:^list|\b(?:in|under|inside|within))\ (?:the\ )?(?P<folder>[a-z][\w-]*)\s*[.?!]?$",
     r"^find\ in\ (?P<folder>[a-z][\w-]*)(?=\ for\b)",
-    rf"\b(?P<count>{'|'.join(COUNTS)})\ (?:\w+\ ){{0,2}}(?:commits|changes|entries|lines)\b",
+    rf"\b(?P<count>{'|'.join(NUMBER_WORDS)})\ (?:\w+\ ){{0,2}}(?:commits|changes|entries|lines)\b",
     r"\bfiles?\ (?:(?:that\ )?(?:is|are)\ )?(?:named|called)\ (?P<called>[\w-]+)",
-    rf"""^find\ (?:(?:all|any|every|each)\ )?(?:of\ )?(?:(?:the\ )?{THING}
-        \ (?:(?:of|to|with|for|that|which|where|it\ says|{SAYS})\ )*(?:the\ (?:{THING})\ )?)?
-        (?P<word>[\w-]+){PLACE}""",
+    rf"""^find\ (?:(?:all|any|every|each)\ )?(?:of\ )?(?:(?:the\ )?{THING_WORDS}
+        \ (?:(?:of|to|with|for|that|which|where|it\ says|{CONTAINS_VERBS})\ )*(?:the\ (?:{THING_WORDS})\ )?)?
+        (?P<word>[\w-]+){PLACE_LOOKAHEAD}""",  # noqa: E501
     r"^find\ .*?\ for\ (?:the\ word\ )?(?P<word>[\w-]+)\s*[.?!]?$",
     r"""\b(?:word|term|string|phrase|function|class|variable|constant|method|setting)
         \ (?P<word>[\w-]+)""",
-    rf"\b(?:{SAYS})\ (?:the\ (?:{THING})\ )?(?P<word>[\w-]+){PLACE}",
-    rf"""\b(?:where|^is|^are)(?:\ is|['’]s|\ are)?\ (?:the\ (?:{THING})\ )?(?P<word>[\w-]+)
+    rf"\b(?:{CONTAINS_VERBS})\ (?:the\ (?:{THING_WORDS})\ )?(?P<word>[\w-]+){PLACE_LOOKAHEAD}",
+    rf"""\b(?:where|^is|^are)(?:\ is|['’]s|\ are)?\ (?:the\ (?:{THING_WORDS})\ )?(?P<word>[\w-]+)
         (?:\ is|\ are)?\ (?:used|mentioned|defined|declared|called|referenced|imported|set)\b""",
-    rf"\b(?:{THING})\ (?:of|to)\ (?P<word>[\w-]+){PLACE}",
+    rf"\b(?:{THING_WORDS})\ (?:of|to)\ (?P<word>[\w-]+){PLACE_LOOKAHEAD}",
     r"\b(?:does|times)\ (?P<word>[\w-]+)\ (?:appear|occur|show\ up|shows\ up)s?\b",
     r"\b(?:by|of|did|has|from)\ (?P<person>(?-i:[A-Z][a-z]+))\b",
 )
-IDLE = (
+STOP_WORDS = (
     "a|an|the|it|this|that|there|here|file|files|current|same|again|now|today|yet|full|detail"
     "|short|general|order|git"
 )
-UNSOUGHT = (
+UNSEARCHED_WORDS = (
     "these|those|them|has|have|still|be|was|can|should|would|will|did|one|any|all|some|my|our"
     "|your|me|you|we|is|are|out|more|bug|bugs|issue|issues|problem|problems|error|errors|mistake"
     "|mistakes|typo|typos|way|ways|reason|cause|solution|test|tests|code|function|functions|class"
@@ -145,26 +147,26 @@ UNSOUGHT = (
 # Command lines in requests: those after a word like run, and those that stand alone.
 
 
-PROGRAMS = (
+PROGRAM_NAMES = (
     "bash|bun|bundle|cargo|cat|cmake|composer|curl|date|deno|df|docker|dotnet|du|echo|env|file|find"
     "|free|gcc|gh|git|go|gradle|grep|head|hostname|id|java|just|kubectl|ls|make|mvn|mypy|nl|node"
     "|npm|npx|pip3?|pnpm|poetry|printenv|ps|pwd|pytest|python3?|rake|rg|ruby|ruff|rustc|sh|sort"
     "|stat|tail|tox|tree|tsc|uname|uptime|uv|wc|which|whoami|yarn"
 )
-TALK = re.compile(
+PROSE_WORD = re.compile(
     r"[,?]|(?<![\w-])(?:an?|and|because|but|if|it|my|our|so|sure|that|the|them|then|this|until|please|again"
     r"|with|works?|fails?)\b",
     re.IGNORECASE,
 )
 """What stands in sentences, and hardly ever in commands."""
-AFTER = re.compile(
+COMMAND_AFTER_VERB = re.compile(
     r"(?:run|start|try|do)(?: the)?(?: shell)?(?: command)?:?"
-    rf" ((?:(?:{PROGRAMS})(?![\w'’.:-])|\./[\w./-]+)(?:\s[^\n\"`]*?)?)"
+    rf" ((?:(?:{PROGRAM_NAMES})(?![\w'’.:-])|\./[\w./-]+)(?:\s[^\n\"`]*?)?)"
     r"(?:[\s,]+(?:please|pls|thanks|for me|now|here))*\s*[.!?]?",
     re.IGNORECASE,
 )
-BARE_COMMANDS = (
-    re.compile(rf"((?:{PROGRAMS})\s(?:[^\n\"`]*\s)?--?[A-Za-z\d][^\n\"`]*)"),
+COMMAND_PATTERNS = (
+    re.compile(rf"((?:{PROGRAM_NAMES})\s(?:[^\n\"`]*\s)?--?[A-Za-z\d][^\n\"`]*)"),
     re.compile(
         r"((?:cargo|bash|deno|go|node|pytest|python3?|ruby|ruff|sh) [\w./ -]*[./][\w./ -]*)"
     ),
@@ -177,20 +179,20 @@ BARE_COMMANDS = (
     ),
 )
 """A program with options; one that takes files, with one; what everybody types."""
-TOLD = re.compile(
+GIT_TOOL_COMMAND = re.compile(
     r"git (?:status|diff(?: --staged| --cached| --stat)?|log(?: -n ?\d+| -\d+)?"
     r"|(?:show|diff|blame) [\w./~^-]+)"
 )
 """What our own tools tell better."""
 
 
-def command(text: str) -> tuple[int, int] | None:
+def find_command(text: str) -> tuple[int, int] | None:
     """Return the span of a command in a text that is one, or asks to run one."""
-    if TOLD.fullmatch(text.strip()):
+    if GIT_TOOL_COMMAND.fullmatch(text.strip()):
         return None
-    for pattern in (AFTER, *BARE_COMMANDS):
+    for pattern in (COMMAND_AFTER_VERB, *COMMAND_PATTERNS):
         match = pattern.fullmatch(text)
-        if match and not TALK.search(match[1]):
+        if match and not PROSE_WORD.search(match[1]):
             return match.span(1)
     return None
 
@@ -198,7 +200,7 @@ def command(text: str) -> tuple[int, int] | None:
 # A request without its manners: what is asked for, in the verbs that the examples use.
 
 
-MANNERS = re.compile(
+POLITE_OPENING = re.compile(
     r"""^\W*(?:(?:please|pls|plz|kindly|hey|yo|now|ok|okay|so|and|then|just|quickly|quick|simply
     |(?:can|could|would|will|should)\ (?:you|u|ya)(?:\ (?:please|pls|just|quickly|maybe|perhaps))*
     |you\ (?:should|can)|always|let\ us|let['’]?s|i\ want\ you\ to|i['’]?d\ like\ you\ to
@@ -208,7 +210,7 @@ MANNERS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """How one turns to somebody."""
-WANTS = re.compile(
+WISH_OPENING = re.compile(
     r"""^(?:i['’]?d\ (?:like|love)\ to
     |i\ (?:would\ like|want|wanna|need|have)\ (?!a\ (?:\w+\ )?file)(?:to\ )?
     |i(?:\ am|['’]m)\ (?:trying|looking)\ to|can\ i(?:\ please)?|could\ i|may\ i|i\ only\ need
@@ -216,7 +218,7 @@ WANTS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """How one says what one would like oneself: enough for a look."""
-VERBS = {
+VERB_SYNONYMS = {
     "show": r"""show(?:ing)?|open(?:ing)?(?:\ up)?|print(?:ing)?|display|cat|view|read|see|output
         |type\ out|(?:pull|bring)\ up|dump
         |(?:let|lemme)\ (?:me\ )?(?:see|look\ at|view|read|check|open)|inspect|less
@@ -239,20 +241,31 @@ VERBS = {
         (?:\ for\ (?:later|next\ time|(?:the\ )?future))?[,:]?(?:\ that\b)?:?(?=\ \w)""",
 }
 """What people say for one and the same thing."""
-VERB = tuple(
+VERB_PATTERNS = tuple(
     (
         verb,
         re.compile(rf"^(?:{said})(?!\w|['’.(/=-])(?:\ (?:me|us)\b)?", re.VERBOSE | re.IGNORECASE),
     )
-    for verb, said in VERBS.items()
+    for verb, said in VERB_SYNONYMS.items()
 )
-TRACES = re.compile(
+WRITE_REQUEST = re.compile(
     r"(?:run|create|remember|write|make|put|add|save|store|new|start|replace|change|todos?)\b",
     re.IGNORECASE,
 )
 """How a request begins that has a text in it to keep, or a command."""
-KNOWN = ("show", "open", "print", "display", "view", "read", "find", "search", "locate", "list")
-HERE = re.compile(
+READ_VERBS = (
+    "show",
+    "open",
+    "print",
+    "display",
+    "view",
+    "read",
+    "find",
+    "search",
+    "locate",
+    "list",
+)
+WORKSPACE_REFERENCE = re.compile(
     r"""(?P<quoted>`[^`]*`|"[^"]*"|“[^”]*”|(?<!\w)'[^'\n]*'(?!\w))
     |(?:in|across|through)\ (?:all|every|any|each)(?:\ of)?(?:\ the|\ my|\ our)?
     \ (?:files?|code)\b
@@ -266,7 +279,7 @@ HERE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """What names the workspace itself: all that is asked for is there."""
-TAIL = re.compile(
+POLITE_ENDING = re.compile(
     r"""(?:[\s,]+(?:please|pls|plz|thanks|thank\ you|thx|for\ me|right\ now|real\ quick|quickly
     |if\ you\ can|asap|ok|okay|will\ you|would\ you|could\ you|can\ you|to\ the\ screen
     |on\ the\ screen|at\ all|around|so\ far))+(?=[\s.!?]*$)""",
@@ -274,44 +287,48 @@ TAIL = re.compile(
 )
 
 
-def addressed(text: str) -> str:
+def strip_polite_opening(text: str) -> str:
     """Strip polite openings from a request."""
-    return MANNERS.sub("", text)
+    return POLITE_OPENING.sub("", text)
 
 
 @lru_cache(maxsize=512)
-def plain(text: str) -> str:
+def normalize_request(text: str) -> str:
     """Normalize a request: one verb for all its synonyms, without polite phrases."""
-    text = addressed(text)
-    if command(text):
+    text = strip_polite_opening(text)
+    if find_command(text):
         return text
-    text = _mended(WANTS.sub("", text))
-    for verb, said in VERB:
+    text = _fix_swapped_letters(WISH_OPENING.sub("", text))
+    for verb, said in VERB_PATTERNS:
         if match := said.match(text):
             text = verb + text[match.end() :]
             break
-    return text if TRACES.match(text) else TAIL.sub("", HERE.sub(_here, text))
+    return (
+        text
+        if WRITE_REQUEST.match(text)
+        else POLITE_ENDING.sub("", WORKSPACE_REFERENCE.sub(_replace_workspace_reference, text))
+    )
 
 
-def _here(match: re.Match[str]) -> str:
+def _replace_workspace_reference(match: re.Match[str]) -> str:
     if match["quoted"]:
         return match[0]
     return f"{match['is']}here" if match["is"] else ""
 
 
-def _mended(text: str) -> str:
+def _fix_swapped_letters(text: str) -> str:
     """Fix two swapped letters in a leading read-only verb."""
     word, _, rest = text.partition(" ")
     low = word.casefold()
-    for verb in KNOWN:
+    for verb in READ_VERBS:
         if low != verb and low[:1] == verb[0] and sorted(low) == sorted(verb):
             return f"{verb} {rest}"
     return text
 
 
-Named = Literal["url", "glob", "path", "rev", "number", "name", "text"]
+MarkedKind = Literal["url", "glob", "path", "rev", "number", "name", "text"]
 """What looks like itself wherever it stands."""
-Loose = Literal[
+CuedKind = Literal[
     "kept",
     "items",
     "content",
@@ -327,20 +344,21 @@ Loose = Literal[
     "person",
 ]
 """What only the words around it tell."""
-Kind = Named | Loose
-NAMED: tuple[Named, ...] = get_args(Named)
-LOOSE: tuple[Loose, ...] = get_args(Loose)
+SpanKind = MarkedKind | CuedKind
+MARKED_KINDS: tuple[MarkedKind, ...] = get_args(MarkedKind)
+CUED_KINDS: tuple[CuedKind, ...] = get_args(CuedKind)
 
-SPAN = re.compile(f"{MARKED}|{BARE}", re.VERBOSE)
-BARE_SPAN = re.compile(BARE, re.VERBOSE)
-FIRST = tuple(
-    re.compile(pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL) for pattern in TAILS + ENDINGS
+MARKED_SPAN = re.compile(f"{QUOTED_PATTERN}|{UNQUOTED_PATTERN}", re.VERBOSE)
+BARE_SPAN = re.compile(UNQUOTED_PATTERN, re.VERBOSE)
+EARLY_PATTERNS = tuple(
+    re.compile(pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL)
+    for pattern in TRAILING_TEXT_PATTERNS + FILE_TYPE_PATTERNS
 )
-CUE = tuple(re.compile(cue, re.VERBOSE | re.IGNORECASE) for cue in CUES)
-IDLE_WORD = re.compile(IDLE, re.IGNORECASE)
-UNSOUGHT_WORD = re.compile(f"{IDLE}|{UNSOUGHT}", re.IGNORECASE)
+CUE_EXPRESSIONS = tuple(re.compile(cue, re.VERBOSE | re.IGNORECASE) for cue in CUE_PATTERNS)
+STOP_WORD = re.compile(STOP_WORDS, re.IGNORECASE)
+UNSEARCHED_WORD = re.compile(f"{STOP_WORDS}|{UNSEARCHED_WORDS}", re.IGNORECASE)
 NOT_PATHS = frozenset(("and/or", "e.g", "i.e", "etc"))
-SAID: dict[Kind, str] = {
+KIND_WORDS: dict[SpanKind, str] = {
     "called": "name",
     "content": "text",
     "count": "number",
@@ -354,13 +372,13 @@ SAID: dict[Kind, str] = {
     "type": "python",
 }
 """What stands for a thing that is named, where its kind is not a good word for it."""
-SHORT = ((re.compile(r"n['’]t\b"), " not"), (re.compile(r"(?<=\w)['’]s\b"), " is"))
+CONTRACTIONS = ((re.compile(r"n['’]t\b"), " not"), (re.compile(r"(?<=\w)['’]s\b"), " is"))
 
 
-class Span(msgspec.Struct, frozen=True):
+class RequestSpan(msgspec.Struct, frozen=True):
     """A part of a request that can be copied."""
 
-    kind: Kind
+    kind: SpanKind
     text: str
     start: int
     end: int
@@ -369,60 +387,60 @@ class Span(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=512)
-def spans(text: str) -> tuple[Span, ...]:
+def find_request_spans(text: str) -> tuple[RequestSpan, ...]:
     """Find all that a request names, from left to right, without overlaps."""
-    text = plain(text)
-    found: list[Span] = []
-    for span in _all(text):
+    text = normalize_request(text)
+    found: list[RequestSpan] = []
+    for span in _candidate_spans(text):
         if not any(span.start < other.end and other.start < span.end for other in found):
             found.append(span)
     return tuple(sorted(found, key=lambda span: span.start))
 
 
-def shape(text: str) -> str:
+def mask_request_spans(text: str) -> str:
     """Replace each named part by a word for its kind: the request's pattern."""
     parts: list[str] = []
-    at, text = 0, plain(asked := text)
-    for span in spans(asked):
-        said = "command" if span.mark == "`" else SAID.get(span.kind, span.kind)
+    at, text = 0, normalize_request(asked := text)
+    for span in find_request_spans(asked):
+        said = "command" if span.mark == "`" else KIND_WORDS.get(span.kind, span.kind)
         parts += text[at : span.start], said
         at = span.end
     shaped = "".join((*parts, text[at:]))
-    for pattern, whole in SHORT:
+    for pattern, whole in CONTRACTIONS:
         shaped = pattern.sub(whole, shaped)
     return shaped
 
 
-def _all(text: str) -> Iterator[Span]:
-    if run := command(text):
-        yield Span("command", text[slice(*run)], *run)
-    for pattern in FIRST:
-        yield from _loose(pattern, text)
-    for match in SPAN.finditer(text):
+def _candidate_spans(text: str) -> Iterator[RequestSpan]:
+    if run := find_command(text):
+        yield RequestSpan("command", text[slice(*run)], *run)
+    for pattern in EARLY_PATTERNS:
+        yield from _spans_after_cue(pattern, text)
+    for match in MARKED_SPAN.finditer(text):
         quoted = match.lastgroup in ("code", "double", "curly", "single")
         said = match[match.lastgroup or 0]
         if quoted or (said.casefold() not in NOT_PATHS and "..." not in said):
             mark = ("`" if match.lastgroup == "code" else '"') if quoted else ""
-            yield Span(_kind(said), said, *match.span(), mark)
-    for cue in CUE:
-        yield from (span for span in _loose(cue, text) if not _idle(span))
+            yield RequestSpan(_span_kind(said), said, *match.span(), mark)
+    for cue in CUE_EXPRESSIONS:
+        yield from (span for span in _spans_after_cue(cue, text) if not _is_stop_word_span(span))
 
 
-def _loose(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+def _spans_after_cue(pattern: re.Pattern[str], text: str) -> Iterator[RequestSpan]:
     for match in pattern.finditer(text):
-        for kind in (*LOOSE, "rev"):
+        for kind in (*CUED_KINDS, "rev"):
             if kind in pattern.groupindex:
-                yield Span(kind, match[kind], *match.span(kind))
+                yield RequestSpan(kind, match[kind], *match.span(kind))
 
 
-def _idle(span: Span) -> bool:
-    words = UNSOUGHT_WORD if span.kind in ("word", "called") else IDLE_WORD
+def _is_stop_word_span(span: RequestSpan) -> bool:
+    words = UNSEARCHED_WORD if span.kind in ("word", "called") else STOP_WORD
     return words.fullmatch(span.text) is not None
 
 
-def _kind(text: str) -> Kind:
+def _span_kind(text: str) -> SpanKind:
     match = BARE_SPAN.fullmatch(text)
-    found: list[Kind] = [kind for kind in NAMED if match and match.lastgroup == kind]
+    found: list[SpanKind] = [kind for kind in MARKED_KINDS if match and match.lastgroup == kind]
     if found == ["path"] and "/" in text and "." not in text.rpartition("/")[2]:
         return "folder"
     return found[0] if found else "text"
@@ -431,43 +449,45 @@ def _kind(text: str) -> Kind:
 # Whether a request wishes for a call, and does not only speak of what the call would name.
 
 
-def _words(said: str) -> re.Pattern[str]:
+def _compile_words(said: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{said})\b", re.IGNORECASE)
 
 
-BEGINS = {
-    "Bash": _words(
+WRITE_TOOL_OPENINGS = {
+    "Bash": _compile_words(
         r"run|execute|start|launch|try|call|do|build|test|use|let|(?:fire|kick)\s+(?:off|up)|invoke"
     ),
-    "Edit": _words(r"replace|change|rename|swap|turn|substitute|fix|in\s+\S+"),
-    "Remember": _words("remember that"),
-    "TodoWrite": _words(r"(?:[\w']+\s+){0,6}?(?:todos?|to-do|tasks?|list|steps)\b[^:\n]*:\s"),
-    "Write": _words(
+    "Edit": _compile_words(r"replace|change|rename|swap|turn|substitute|fix|in\s+\S+"),
+    "Remember": _compile_words("remember that"),
+    "TodoWrite": _compile_words(
+        r"(?:[\w']+\s+){0,6}?(?:todos?|to-do|tasks?|list|steps)\b[^:\n]*:\s"
+    ),
+    "Write": _compile_words(
         r"create|make|add|write|start|save|put|new|store|i (?:want|need) a (?:new )?file"
     ),
 }
 """How a wish for something that leaves a trace begins; what is only talked of is not done."""
-EVOKED = {
-    "GitBlame": _words(
+REQUIRED_TOOL_WORDS = {
+    "GitBlame": _compile_words(
         r"who|whose|blame|annotat\w*|authors?|wrote|written|introduced|responsible|when"
     ),
-    "GitLog": _words(
+    "GitLog": _compile_words(
         r"commit\w*|histor\w*|log|change[sd]?|evolved?|story|work\w*|done|happened|lately|touched"
     ),
-    "Glob": _words(
+    "Glob": _compile_words(
         r"find|show|list|wh(?:at|ich|ere)|files?|there|any\w*|have|glob|match\w*|contents?|tree|exists?"
         r"|folders?|directory|every\w*|sources|scripts?|layout|do|does|all"
     ),
-    "Grep": _words(
+    "Grep": _compile_words(
         r"find|show|list|wh(?:ere|ich|o|at)|any\w*|used?|mention\w*|contain\w*|occur\w*|appears?|all"
         r"|every|count|many|often|lines?|does|do|is|are|has"
     ),
 }
 """Words of which a request to look has one."""
-BARRED = {
-    "Read": _words("^find|used|mentioned|who|whose"),
-    "Grep": _words("files? (?:is |are )?(?:called|named)"),
-    "Glob": _words(
+EXCLUDED_TOOL_WORDS = {
+    "Read": _compile_words("^find|used|mentioned|who|whose"),
+    "Grep": _compile_words("files? (?:is |are )?(?:called|named)"),
+    "Glob": _compile_words(
         "in (?:the )?file|used|mentioned|referenced|imported|(?<!file )(?<!files )called"
         "|contain(?:s|ing)|mention(?:s|ing)"
     ),
@@ -477,7 +497,7 @@ BARRED = {
     ),
 }
 """Words with which another call is meant."""
-ACTS = re.compile(
+ACTION_REQUEST = re.compile(
     r"(?:(?:can|could|should|shall|may)\s+(?:we|i)\s+)?(?:also\s+)?(?:add|append|build|change(?!s)|clean"
     r"|commit(?=\s+(?:all|and|everything|it|my|our|the|this)\b)|copy|create|delete|deploy|design|discard|drop"
     r"|edit|empty|erase|fix|implement|insert|install|make|merge|move|optimi[sz]e|port|push|put|rebase"
@@ -488,7 +508,7 @@ ACTS = re.compile(
 """How a request begins that is for more than a look."""
 
 
-MORE = _words(
+BROAD_QUESTION = _compile_words(
     r"better|best|bugs?|how to|ways?|improve\w*|faster|wrong|pros|cons|ideas?|plan|explain|why"
     r"|mistakes?|problems?|issues?|means?|meaning|summar\w+|secure|command that|yeah|web|online"
     r"|compare (?!commit).* and"
@@ -496,16 +516,16 @@ MORE = _words(
 """What a look does not answer."""
 
 
-def wished(tool: str, text: str) -> bool:
+def requests_tool(tool: str, text: str) -> bool:
     """Return whether a text asks for a call of this tool."""
-    if tool == "Bash" and any(span.kind == "command" for span in spans(text)):
+    if tool == "Bash" and any(span.kind == "command" for span in find_request_spans(text)):
         return True
-    if tool in BEGINS:
-        said = plain(text) if tool == "Remember" else addressed(text)
-        return BEGINS[tool].match(said) is not None
-    asked = shape(text)
-    if "\n" in text.strip() or ACTS.match(asked) or MORE.search(asked):
+    if tool in WRITE_TOOL_OPENINGS:
+        said = normalize_request(text) if tool == "Remember" else strip_polite_opening(text)
+        return WRITE_TOOL_OPENINGS[tool].match(said) is not None
+    asked = mask_request_spans(text)
+    if "\n" in text.strip() or ACTION_REQUEST.match(asked) or BROAD_QUESTION.search(asked):
         return False
-    if tool in BARRED and BARRED[tool].search(asked):
+    if tool in EXCLUDED_TOOL_WORDS and EXCLUDED_TOOL_WORDS[tool].search(asked):
         return False
-    return tool not in EVOKED or EVOKED[tool].search(asked) is not None
+    return tool not in REQUIRED_TOOL_WORDS or REQUIRED_TOOL_WORDS[tool].search(asked) is not None

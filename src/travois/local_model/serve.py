@@ -15,18 +15,18 @@ from typing import Any
 
 import msgspec
 
-from travois.local_model.gguf import template
+from travois.local_model.gguf import read_chat_template
 
-CHATML = Path(__file__).with_name("chatml.jinja")
-AT_ONCE = 256
+CHATML_TEMPLATE = Path(__file__).with_name("chatml.jinja")
+PROMPT_BATCH_TOKENS = 256
 """The tokens of a prompt read before it checks for a cancelled request."""
-KEPT = 1_024
+PROMPT_CACHE_MIB = 1_024
 """The MiB for cached prompts besides the current one."""
-QUIET = 2
+LOG_WARNINGS_ONLY = 2
 """Warnings and errors are logged, nothing else."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class ServeOrder(msgspec.Struct, frozen=True):
     """The model to serve, its window, its API key and its port."""
 
     path: str
@@ -37,7 +37,7 @@ class Order(msgspec.Struct, frozen=True):
     """Where to listen; nought for a port that is free."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ServerReady(msgspec.Struct, frozen=True):
     """The address that the server listens on."""
 
     url: str
@@ -45,37 +45,39 @@ class Ready(msgspec.Struct, frozen=True):
 
 def main() -> None:
     """Serve until standard input ends."""
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServeOrder)
     with os.fdopen(os.dup(1), "wb") as told:
         os.dup2(2, 1)  # whatever llama.cpp prints is no word of ours
-        running, url = serve(order)
-        told.write(msgspec.json.encode(Ready(url)) + b"\n")
+        running, url = start_llama_server(order)
+        told.write(msgspec.json.encode(ServerReady(url)) + b"\n")
     sys.stdin.buffer.read()
     os._exit(0 if running else 1)  # taking it apart can wait for ever
 
 
-def serve(order: Order) -> tuple[object, str]:
+def start_llama_server(order: ServeOrder) -> tuple[object, str]:
     """Start a server and return it with its URL; raises RuntimeError if the file is refused."""
     llama: Any = import_module("xllamacpp")
     asked = llama.CommonParams()
     asked.model.path = order.path
     asked.hostnames, asked.port, asked.api_keys = ["127.0.0.1"], order.port, [order.key]
     asked.n_ctx, asked.n_parallel, asked.fit_params = order.window, 1, False
-    asked.n_batch = asked.n_ubatch = AT_ONCE
+    asked.n_batch = asked.n_ubatch = PROMPT_BATCH_TOKENS
     asked.cpuparams.n_threads = asked.cpuparams_batch.n_threads = order.threads
-    asked.cache_ram_mib, asked.verbosity = KEPT, QUIET
+    asked.cache_ram_mib, asked.verbosity = PROMPT_CACHE_MIB, LOG_WARNINGS_ONLY
     asked.use_jinja, asked.ui, asked.warmup = True, False, False
-    asked.chat_template = suited(template(Path(order.path)))
+    asked.chat_template = choose_chat_template(read_chat_template(Path(order.path)))
     server = llama.Server(asked)
     return server, server.listening_address
 
 
-def suited(own: str) -> str:
+def choose_chat_template(own: str) -> str:
     """Return our chat template for models whose own knows no tools; empty to use theirs.
 
     Marks of turns are learnt, so ours can only stand in for one that has the same marks, or none.
     """
-    return "" if "tools" in own or (own and "<|im_start|>" not in own) else CHATML.read_text()
+    return (
+        "" if "tools" in own or (own and "<|im_start|>" not in own) else CHATML_TEMPLATE.read_text()
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat import claude
-from travois.compat.config_files import loose
+from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import as_list, as_object, as_string
 from travois.permissions.masking import find_likely_secrets, register_secrets
@@ -371,7 +371,7 @@ def find_mcp_servers(
             for entry in (*placed, *list_plugin_servers(plugins, where))
             if entry.level in levels
         )
-    if (sole := next(claude.managed(etc)).with_name("managed-mcp.json")).is_file():
+    if (sole := next(claude.managed_claude_settings(etc)).with_name("managed-mcp.json")).is_file():
         notices += [f"only the MCP servers in {sole} may be used"] if entries else []
         entries = list(_read_entries(sole, "mcpServers", "managed", notices))
     agreed = trust.list_agreed_digests(where.home, where.trusted)
@@ -440,7 +440,7 @@ def _read_config_files(
 ) -> list[McpServerEntry]:
     """Read the entries of all configuration files, strongest first: local, project, user."""
     person = Path(environ.get("HOME") or "/nonexistent")
-    folder = (CLAUDE.home(environ) if environ.get(CLAUDE.variable) else None) or person
+    folder = (CLAUDE.find_home(environ) if environ.get(CLAUDE.variable) else None) or person
     theirs = _read_config_file(folder / ".claude.json", notices)
     found = [e for place in where.places for e in _local_entries(theirs, place, folder)]
     for place in dict.fromkeys((where.cwd, where.root)):
@@ -450,11 +450,11 @@ def _read_config_files(
             found += _read_entries(Path(place, name), key, "project", notices)
     found += _read_entries(user_mcp_file(where.home), "mcpServers", "user", notices)
     found += _table_entries(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
-    for path in CODEX.within_home(environ, "config.toml"):
+    for path in CODEX.home_paths(environ, "config.toml"):
         found += _read_entries(Path(path), CODEX.servers, "user", notices)
     for agent in AGENTS_WITH_HOME_FILE:
         found += _read_entries(person / agent.settings[0], agent.servers, "user", notices)
-    for path in OPENCODE.within_home(environ, *OPENCODE.settings[:2]):
+    for path in OPENCODE.home_paths(environ, *OPENCODE.settings[:2]):
         found += _read_entries(Path(path), OPENCODE.servers, "user", notices)
     return found
 
@@ -506,7 +506,7 @@ def _read_config_file(path: Path, notices: list[str]) -> Json:
 def _parse_config(data: bytes, path: Path, notices: list[str]) -> Json:
     try:
         text = data.decode("utf-8-sig")
-        tree = _parse_toml(text) if path.suffix == ".toml" else loose(text)
+        tree = _parse_toml(text) if path.suffix == ".toml" else parse_jsonc(text)
     except (ValueError, RecursionError) as error:
         notices.append(f"{path} is not valid, so its servers are not used: {error}")
         return {}

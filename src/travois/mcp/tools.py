@@ -27,7 +27,7 @@ from travois.mcp.announce import AnnouncedServer, McpToolSpec, search_tools
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Choice, ChoiceOption, Env, UnansweredQuestion
-from travois.providers.json_schema import flaws
+from travois.providers.json_schema import find_schema_flaws
 from travois.tools.tool_search import (
     DEFAULT_SEARCH_RESULTS,
     OWN_TOOLS_PREAMBLE,
@@ -668,7 +668,7 @@ def _full_tool_name(name: str) -> str:
 
 def _check_arguments(tool: McpToolSpec, args: dict[str, Any]) -> None:
     """Refuse invalid arguments; patterns are left to the server."""
-    if wrong := flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
+    if wrong := find_schema_flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
         why = "; ".join(wrong[:DEFAULT_SEARCH_RESULTS])[:MAX_DESCRIPTION_CHARS]
         raise ToolError(
             f"{tool.name} was not run: {why}. Its input schema: {tool.schema[:MAX_SCHEMA_CHARS]}"

@@ -32,7 +32,7 @@ def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | No
     """
     if source not in (CLAUDE.name, CODEX.name):
         return Path(source).expanduser()
-    home = (CLAUDE if source == CLAUDE.name else CODEX).home(environ)
+    home = (CLAUDE if source == CLAUDE.name else CODEX).find_home(environ)
     if source == CODEX.name or home is None:
         return home and home / "memories"
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
@@ -43,7 +43,7 @@ def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | No
 
 def others(environ: Mapping[str, str], but: Path | None) -> list[Path]:
     """List the folders where Claude Code keeps memories of other projects."""
-    home = CLAUDE.home(environ)
+    home = CLAUDE.find_home(environ)
     found = sorted((home / "projects").glob("*/memory")) if home else []
     return [path for path in found if path != but and any(path.glob("*.md"))]
 

@@ -14,10 +14,10 @@ from travois.memory.history import Archive
 from travois.memory.memory import Memory
 from travois.memory.similarity import FILLER, content
 from travois.search import rank
-from travois.search.database import Candidate, Document
+from travois.search.database import SearchCandidate, SearchDocument
 
 if TYPE_CHECKING:
-    from travois.search.index import Index
+    from travois.search.index import SearchIndex
 
 NEAR = 0.16
 """Least cosine of a memory that shares words with the query."""
@@ -36,7 +36,7 @@ STATE = " state"
 class Finder:
     """A search over memories, with an index that can be rebuilt at any time."""
 
-    def __init__(self, archive: Archive, index: Index | None) -> None:
+    def __init__(self, archive: Archive, index: SearchIndex | None) -> None:
         self._archive = archive
         self._index = index
         keys = (folder.key for folder in archive.folders.values())
@@ -57,13 +57,15 @@ class Finder:
 
     def waiting(self) -> int:
         """Return how many memories have no embedding yet; 0 where none are computed."""
-        return self._asked(lambda index: index.waiting(self._collection) if index.embeds else 0)
+        return self._asked(
+            lambda index: index.count_waiting(self._collection) if index.has_embedder else 0
+        )
 
     def fill(self, limit: int) -> int:
         """Embed up to `limit` more memories; return how many were embedded."""
         return self._asked(lambda index: index.embed(self._collection, limit=limit))
 
-    def _asked(self, ask: Callable[[Index], int]) -> int:
+    def _asked(self, ask: Callable[[SearchIndex], int]) -> int:
         """Query the index; return 0 if it fails, because search works without it."""
         import sqlite3
 
@@ -72,30 +74,32 @@ class Finder:
         except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):
             return 0
 
-    def _search(self, index: Index, text: str, *, limit: int) -> tuple[Memory, ...]:
+    def _search(self, index: SearchIndex, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Search the index, after updating it if a folder changed."""
         self._archive.past.settle()
         folders = list(self._archive.folders.values())
         scans = [folder.scan(how="lately") for folder in folders]
         if list(map(id, scans)) != list(map(id, self._scans)):
             self._scans, self._state = scans, _state(scans)
-        if index.marks(self._collection + STATE).get(STATE) != self._state:
+        if index.read_marks(self._collection + STATE).get(STATE) != self._state:
             self._tell(index)
             index.update(self._collection + STATE, (), marks={STATE: self._state})
-        query, found = index.candidates(self._collection, text, now=self._archive.past.clock())
+        query, found = index.find_candidates(self._collection, text, now=self._archive.past.clock())
         about = frozenset(query.words) - FILLER
         fit = _fitting(found, about, total=sum(map(len, self._scans)))
-        memories = (self._memory(hit.id) for hit in rank.rank(query, found) if hit.id in fit)
+        memories = (
+            self._memory(hit.id) for hit in rank.rank_documents(query, found) if hit.id in fit
+        )
         return tuple(islice(filter(None, memories), limit))
 
-    def _tell(self, index: Index) -> None:
+    def _tell(self, index: SearchIndex) -> None:
         """Update the index from the folders; only changed files are read."""
         files = {
             f"{number}/{file}": str(stamp)
             for number, scan in enumerate(self._scans)
             for file, stamp in scan.items()
         }
-        held = index.marks(self._collection)
+        held = index.read_marks(self._collection)
         gone = [id for id in held if id not in files]
         changed = {id: stamp for id, stamp in files.items() if held.get(id) != stamp}
         memories = ((id, self._memory(id)) for id in changed)
@@ -118,13 +122,15 @@ def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memo
     return tuple(memories[at] for at in best[:limit] if scores[at] and scores[at] >= least)
 
 
-def _fitting(found: Sequence[Candidate], about: frozenset[str], *, total: int) -> frozenset[str]:
+def _fitting(
+    found: Sequence[SearchCandidate], about: frozenset[str], *, total: int
+) -> frozenset[str]:
     """Return the ids of the candidates that are relevant to a text."""
     shares = _shares([about.intersection(one.words) for one in found], about, total=total)
     near = PART * max((one.cosine or 0.0 for one in found), default=0.0)
     most = PART * max(shares, default=0.0)
 
-    def fits(one: Candidate, share: float) -> bool:
+    def fits(one: SearchCandidate, share: float) -> bool:
         if one.cosine is None:
             return share > 0 and share >= most
         return one.cosine >= max(near, NEAR if share else NEARER)
@@ -146,9 +152,9 @@ def _shares(shared: Sequence[frozenset[str]], about: frozenset[str], *, total: i
     ]
 
 
-def _document(memory: Memory, id: str) -> Document:
+def _document(memory: Memory, id: str) -> SearchDocument:
     title = f"{memory.name.replace('-', ' ')} {memory.description}"
-    return Document(id, memory.body, at=memory.modified, title=title)
+    return SearchDocument(id, memory.body, at=memory.modified, title=title)
 
 
 def _state(scans: Sequence[Mapping[str, Stamp]]) -> str:

@@ -33,7 +33,7 @@ from travois.sessions.home import Project, TravoisHome
 from travois.settings import trust
 
 if TYPE_CHECKING:
-    from travois.search.index import Index
+    from travois.search.index import SearchIndex
 
 
 # How often memories were recalled. Deleting the file loses nothing but that.
@@ -100,7 +100,7 @@ def open_memories(
     project: Project,
     *,
     consent: Mapping[Scope, Consent],
-    index: Index | None,
+    index: SearchIndex | None,
     trusted: bool,
     directory: str = "",
     wrote: Callable[[str], None] | None = None,
@@ -133,7 +133,7 @@ class FolderMemories:
         *,
         consent: Mapping[Scope, Consent],
         root: str,
-        index: Index | None = None,
+        index: SearchIndex | None = None,
     ) -> None:
         self._archive = archive
         self._consent = consent

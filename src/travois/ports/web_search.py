@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from travois.providers.web_search import Hit
+from travois.providers.web_search import SearchHit
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
 class SearchResults(msgspec.Struct, frozen=True):
     """Search results, and a model's summary of them."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     said: str = ""
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.claude_json import Json, arguments
+from travois.compat.claude_json import Json, decode_call_arguments
 from travois.core.content import Call, extract_calls, extract_text
 from travois.core.display_text import escape_invisible
 from travois.core.facts import Assistant, Decided, Entry, Epoch, Failed, Noted, Result, Sent, User
@@ -70,7 +70,7 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def arguments(self) -> Json:
         """The decoded arguments, under our own names."""
-        return arguments(self.own_call)
+        return decode_call_arguments(self.own_call)
 
     @property
     def kind(self) -> ToolKind:

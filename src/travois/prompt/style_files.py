@@ -44,7 +44,7 @@ def _folders(places: Places) -> Iterator[tuple[str, str]]:
                 yield os.path.join(folder, name, FOLDER), ""
     if "user" in places.levels:
         yield str(places.home.path / FOLDER), ""
-        yield from ((path, "") for path in CLAUDE.within_home(places.environ, FOLDER))
+        yield from ((path, "") for path in CLAUDE.home_paths(places.environ, FOLDER))
     for plugin in places.plugins:
         yield from ((folder, f"{plugin.name}:") for folder in plugin.styles)
     yield str(BUILT_IN), ""

@@ -22,22 +22,22 @@ from travois.core.json import (
     to_raw_json,
 )
 from travois.core.models import Usage
-from travois.providers.errors import streamed
-from travois.providers.http.sse import Event
+from travois.providers.errors import parse_stream_error
+from travois.providers.http.sse import SseEvent
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     BlockKind,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
-    guess,
+    estimate_reply_usage,
 )
-from travois.providers.web_search import merged, told
+from travois.providers.web_search import collect_anthropic_hits, merge_hits
 
-STOPS: dict[str, StopReason] = {
+ANTHROPIC_STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "calls",
@@ -47,17 +47,21 @@ STOPS: dict[str, StopReason] = {
     "refusal": "refusal",
     "compaction": "compaction",
 }
-KINDS: dict[str, BlockKind] = {
+ANTHROPIC_BLOCK_KINDS: dict[str, BlockKind] = {
     "text": "text",
     "thinking": "thinking",
     "redacted_thinking": "thinking",
     "tool_use": "call",
 }
-PARTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+TEXT_DELTA_MEMBERS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+}
 """Deltas that add text, and the member that has it."""
 
 
-class _Said(msgspec.Struct):
+class _AnthropicEvent(msgspec.Struct):
     """One event of the stream; members are read only where its type gives them a meaning."""
 
     type: Any = ""
@@ -70,15 +74,15 @@ class _Said(msgspec.Struct):
     context_management: Any = None
 
 
-_events = msgspec.json.Decoder(_Said)
+_event_decoder = msgspec.json.Decoder(_AnthropicEvent)
 
 
-class AnthropicReply:
+class AnthropicReplyParser:
     """A parser of Anthropic's stream events that builds up one reply."""
 
     def __init__(self, *, size: int = 0) -> None:
         self._size = size
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _AnthropicBlock] = {}
         self._usage: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
         self._id = ""
@@ -86,110 +90,116 @@ class AnthropicReply:
         self.done = False
         """Whether the model has said its last word."""
 
-    def event(self, event: Event) -> Iterator[StreamDelta]:
+    def parse_event(self, event: SseEvent) -> Iterator[StreamDelta]:
         """Parse one event; unknown types are ignored."""
         if self.done:
             return
-        said = _decode(event.data)
+        said = _decode_anthropic_event(event.data)
         match said.type or event.name:
             case "message_start":
-                yield self._begin(as_object(said.message))
+                yield self._start_message(as_object(said.message))
             case "content_block_start":
-                yield self._open(_index(said), said.content_block)
+                yield self._start_block(_block_index(said), said.content_block)
             case "content_block_delta":
-                yield from self._grow(_index(said), as_object(said.delta))
+                yield from self._extend_block(_block_index(said), as_object(said.delta))
             case "content_block_stop":
-                yield BlockEnded(_index(said))
+                yield BlockEnded(_block_index(said))
             case "message_delta":
                 self._end.update(as_object(said.delta))
                 self._end["context_management"] = said.context_management
-                self._count(said.usage)
+                self._add_usage(said.usage)
             case "message_stop":
                 self.done = True
             case "error":
-                raise streamed(said.error, protocol="anthropic")
+                raise parse_stream_error(said.error, protocol="anthropic")
             case _:
                 pass
 
-    def whole(self, body: bytes) -> None:
+    def parse_body(self, body: bytes) -> None:
         """Parse a reply that was not streamed."""
         try:
             message = split_members(body)
             blocks = msgspec.json.decode(message.get("content", b"[]"), type=list[msgspec.Raw])
             self._end = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Problem("garbled", f"The reply could not be parsed: {error}") from error
+            raise ApiError("garbled", f"The reply could not be parsed: {error}") from error
         if self._end.get("error"):
-            raise streamed(self._end["error"], protocol="anthropic")
-        self._begin(self._end)
+            raise parse_stream_error(self._end["error"], protocol="anthropic")
+        self._start_message(self._end)
         for index, block in enumerate(blocks):
-            self._open(index, block)
+            self._start_block(index, block)
         self.done = bool(self._end.get("stop_reason"))
 
-    def reply(self) -> Reply:
+    def build_reply(self) -> Reply:
         """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self.done:
-            raise Problem("garbled", "The stream ended before the reply was complete.")
-        stop = STOPS.get(str(self._end.get("stop_reason")), "unknown")
+            raise ApiError("garbled", "The stream ended before the reply was complete.")
+        stop = ANTHROPIC_STOP_REASONS.get(str(self._end.get("stop_reason")), "unknown")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         if stop in ("length", "window") and blocks and blocks[-1].is_half_call():
             blocks.pop()
-        content = tuple(made for block in blocks if (made := block.made()) is not None)
+        content = tuple(made for block in blocks if (made := block.build()) is not None)
         if stop == "refusal":
             content = tuple(block for block in content if not isinstance(block, Call))
         return Reply(
             content,
-            _stop(stop, content),
-            self._tokens(content),
+            _effective_stop(stop, content),
+            self._usage_or_estimate(content),
             id=self._id,
             model=self._model,
-            detail=_detail(self._end),
-            left_out=_left_out(self._end),
-            hits=merged(told(content)),
+            detail=_stop_detail(self._end),
+            left_out=_count_cleared_tool_uses(self._end),
+            hits=merge_hits(collect_anthropic_hits(content)),
         )
 
-    def _begin(self, message: dict[str, Any]) -> Began:
+    def _start_message(self, message: dict[str, Any]) -> ReplyBegan:
         self._id, self._model = str(message.get("id", "")), str(message.get("model", ""))
-        self._count(message.get("usage"))
-        return Began(self._id, self._model, _usage(self._usage))
+        self._add_usage(message.get("usage"))
+        return ReplyBegan(self._id, self._model, _parse_anthropic_usage(self._usage))
 
-    def _open(self, index: int, content: msgspec.Raw) -> BlockBegan:
-        block = self._blocks[index] = _Block(content)
-        return BlockBegan(index, block.shown, id=block.string("id"), name=block.string("name"))
+    def _start_block(self, index: int, content: msgspec.Raw) -> BlockBegan:
+        block = self._blocks[index] = _AnthropicBlock(content)
+        return BlockBegan(
+            index, block.shown, id=block.string_member("id"), name=block.string_member("name")
+        )
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> Iterator[StreamDelta]:
+    def _extend_block(self, index: int, delta: dict[str, Any]) -> Iterator[StreamDelta]:
         block = self._blocks.get(index)
         if block is None:
-            raise Problem("garbled", f"The stream extended block {index}, which never started.")
-        text = block.grow(delta)
+            raise ApiError("garbled", f"The stream extended block {index}, which never started.")
+        text = block.extend(delta)
         if text:
             yield Grew(index, block.shown, text)
 
-    def _count(self, usage: object) -> None:
+    def _add_usage(self, usage: object) -> None:
         """Update the token counts; they are cumulative, so a later one replaces an earlier one."""
         self._usage |= {k: v for k, v in as_object(usage).items() if v is not None}
 
-    def _tokens(self, content: tuple[AnyBlock, ...]) -> Usage:
-        return _usage(self._usage) if self._usage else guess(content, size=self._size)
+    def _usage_or_estimate(self, content: tuple[AnyBlock, ...]) -> Usage:
+        return (
+            _parse_anthropic_usage(self._usage)
+            if self._usage
+            else estimate_reply_usage(content, size=self._size)
+        )
 
 
-class _Block:
+class _AnthropicBlock:
     """A content block: its members as they came, and the text added by deltas."""
 
     def __init__(self, content: msgspec.Raw) -> None:
         try:
             self._members: JsonMembers = split_members(bytes(content).decode("utf-8", "replace"))
         except msgspec.DecodeError as error:
-            raise Problem("garbled", f"A block of the reply is not an object: {error}") from error
+            raise ApiError("garbled", f"A block of the reply is not an object: {error}") from error
         self._added: dict[str, list[str]] = {}
-        self.kind = self.string("type")
-        self.shown: BlockKind = KINDS.get(self.kind, "other")
+        self.kind = self.string_member("type")
+        self.shown: BlockKind = ANTHROPIC_BLOCK_KINDS.get(self.kind, "other")
 
-    def string(self, name: str) -> str:
+    def string_member(self, name: str) -> str:
         """Return a string member; empty if it is absent or of another type."""
         return as_string(msgspec.json.decode(self._members.get(name, b"null")))
 
-    def grow(self, delta: dict[str, Any]) -> str:
+    def extend(self, delta: dict[str, Any]) -> str:
         """Apply one delta and return the text it added."""
         kind = str(delta.get("type"))
         match kind:
@@ -200,39 +210,44 @@ class _Block:
                 self._members["citations"] = to_raw_json([*known, delta.get("citation")])
             case "compaction_delta":
                 self._members |= {k: to_raw_json(v) for k, v in delta.items() if k != "type"}
-            case _ if kind in PARTS:
-                return self._add(PARTS[kind], delta)
+            case _ if kind in TEXT_DELTA_MEMBERS:
+                return self._append_text(TEXT_DELTA_MEMBERS[kind], delta)
             case _:
                 pass
         return ""
 
     def is_half_call(self) -> bool:
         """Return whether this is a tool call whose arguments were cut off."""
-        return self.kind == "tool_use" and not is_json_object(self._input(absent=""))
+        return self.kind == "tool_use" and not is_json_object(self._call_input(absent=""))
 
-    def made(self) -> AnyBlock | None:
+    def build(self) -> AnyBlock | None:
         """Build the block as the log stores it; None if there is nothing to store."""
         match self.kind:
             case "text":
-                return self._words()
+                return self._build_text()
             case "tool_use":
                 rest = {k: v for k, v in self._members.items() if k not in CALL_MEMBERS}
-                args = self._input(absent="{}")
-                return Call(self.string("id"), self.string("name"), args, extra=join_members(rest))
-            case "thinking" if not self.string("signature"):
+                args = self._call_input(absent="{}")
+                return Call(
+                    self.string_member("id"),
+                    self.string_member("name"),
+                    args,
+                    extra=join_members(rest),
+                )
+            case "thinking" if not self.string_member("signature"):
                 return None
             case _:
-                return self._opaque(self._text("thinking") or self._text("content"))
+                return self._build_opaque(self._full_text("thinking") or self._full_text("content"))
 
-    def _add(self, name: str, delta: dict[str, Any]) -> str:
+    def _append_text(self, name: str, delta: dict[str, Any]) -> str:
         text = as_string(delta.get(name))
         self._added.setdefault(name, []).append(text)
         return text
 
-    def _text(self, name: str) -> str:
-        return self.string(name) + "".join(self._added.get(name, ()))
+    def _full_text(self, name: str) -> str:
+        return self.string_member(name) + "".join(self._added.get(name, ()))
 
-    def _input(self, *, absent: str) -> str:
+    def _call_input(self, *, absent: str) -> str:
         """Return the call's arguments as written; a block that came whole has them in `input`."""
         text = "".join(self._added.get("partial_json", ()))
         if text.strip():
@@ -240,77 +255,79 @@ class _Block:
         whole = bytes(self._members.get("input", b"")).decode()
         return whole if "partial_json" not in self._added and whole not in ("", "{}") else absent
 
-    def _words(self) -> AnyBlock | None:
-        text = self._text("text")
+    def _build_text(self) -> AnyBlock | None:
+        text = self._full_text("text")
         rest = self._members.keys() - {"type", "text"}
         plain = all(bytes(self._members[name]) in (b"null", b"[]") for name in rest)
         if not text:
             return None
-        return Text(text) if plain else self._opaque(text)
+        return Text(text) if plain else self._build_opaque(text)
 
-    def _opaque(self, text: str) -> Opaque:
+    def _build_opaque(self, text: str) -> Opaque:
         whole = dict(self._members)
         for name in self._added.keys() & {"text", "thinking"}:
-            whole[name] = to_raw_json(self._text(name))
+            whole[name] = to_raw_json(self._full_text(name))
         if "partial_json" in self._added:
-            whole["input"] = msgspec.Raw(ensure_json_object(self._input(absent="{}")))
+            whole["input"] = msgspec.Raw(ensure_json_object(self._call_input(absent="{}")))
         return Opaque("anthropic", self.kind, msgspec.json.encode(whole).decode(), text)
 
 
 CALL_MEMBERS = frozenset(("type", "id", "name", "input"))
 
 
-def _decode(data: bytes) -> _Said:
+def _decode_anthropic_event(data: bytes) -> _AnthropicEvent:
     try:
-        return _events.decode(data)
+        return _event_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("garbled", f"An event of the stream is not JSON: {error}") from error
+        raise ApiError("garbled", f"An event of the stream is not JSON: {error}") from error
 
 
-def _index(said: _Said) -> int:
+def _block_index(said: _AnthropicEvent) -> int:
     if not isinstance(said.index, int):
-        raise Problem("garbled", f"A {said.type} event does not name its block.")
+        raise ApiError("garbled", f"A {said.type} event does not name its block.")
     return said.index
 
 
-def _stop(stop: StopReason, content: tuple[AnyBlock, ...]) -> StopReason:
+def _effective_stop(stop: StopReason, content: tuple[AnyBlock, ...]) -> StopReason:
     """Return the stop reason that fits the content: calls wait for results, whatever it says."""
     if extract_calls(content) and stop in ("end", "unknown"):
         return "calls"
     return "end" if stop == "calls" and not extract_calls(content) else stop
 
 
-def _detail(end: dict[str, Any]) -> str:
+def _stop_detail(end: dict[str, Any]) -> str:
     details = as_object(end.get("stop_details"))
     told = (details.get("category"), details.get("explanation"))
     if any(told):
         return ": ".join(str(part) for part in told if part)
     reason = end.get("stop_reason")
-    return "" if reason is None or reason in STOPS else str(reason)
+    return "" if reason is None or reason in ANTHROPIC_STOP_REASONS else str(reason)
 
 
-REPLIES = ("message", "fallback_message")
+WINDOW_STEPS = ("message", "fallback_message")
 """The steps of a provider whose prompt is the window in use."""
 
 
-def _left_out(end: dict[str, Any]) -> int:
+def _count_cleared_tool_uses(end: dict[str, Any]) -> int:
     """Return the number of tool results that the applied context edits cleared."""
     applied = as_list(as_object(end.get("context_management")).get("applied_edits"))
     return sum(read_count(as_object(edit), "cleared_tool_uses") for edit in applied)
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _parse_anthropic_usage(usage: dict[str, Any]) -> Usage:
     """Parse the token usage; if the provider took several steps, their sum is billed."""
     taken = [as_object(row) for row in as_list(usage.get("iterations"))]
-    said = [row for row in taken if row.get("type") in REPLIES]
-    others = [_counted(row) for row in taken if not said or row is not said[-1]]
+    said = [row for row in taken if row.get("type") in WINDOW_STEPS]
+    others = [_parse_usage_counts(row) for row in taken if not said or row is not said[-1]]
     beside = sum(others[1:], others[0]) if others else None
     if not said and beside:
         return beside
-    return msgspec.structs.replace(_counted(said[-1] if others else usage), beside=beside)
+    return msgspec.structs.replace(
+        _parse_usage_counts(said[-1] if others else usage), beside=beside
+    )
 
 
-def _counted(usage: dict[str, Any]) -> Usage:
+def _parse_usage_counts(usage: dict[str, Any]) -> Usage:
     made = as_object(usage.get("cache_creation"))
     short, hour = (read_count(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
     written = read_count(usage, "cache_creation_input_tokens") or short + hour

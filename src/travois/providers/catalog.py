@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.models import ApiProtocol, ModelCard, ModelQuirk, Price
-from travois.providers.clouds import Surface
-from travois.providers.http.tls import LOOPBACK
-from travois.providers.sigv4 import Credentials, credentials
+from travois.providers.clouds import CloudPlatform
+from travois.providers.http.tls import LOOPBACK_HOST
+from travois.providers.sigv4 import AwsCredentials, read_aws_credentials
 
 # On which terms models may be used, as the user or the machine's administrator says.
 
 
-class Terms(msgspec.Struct, frozen=True):
+class ModelPolicy(msgspec.Struct, frozen=True):
     """The rules for which models may answer: allow and deny lists, aliases, prices, key helper."""
 
     available: tuple[str, ...] = ()
@@ -36,47 +36,51 @@ class Terms(msgspec.Struct, frozen=True):
     helper: str = ""
     """A command that prints the key for Anthropic's API."""
 
-    def offer(self, model: str) -> bool:
+    def allows(self, model: str) -> bool:
         """Return whether a model, as `provider/id`, is allowed."""
-        listed = not self.available or any(_means(word, model) for word in self.available)
-        return listed and not any(_means(word, model) for word in self.denied)
+        listed = not self.available or any(
+            _matches_model_word(word, model) for word in self.available
+        )
+        return listed and not any(_matches_model_word(word, model) for word in self.denied)
 
-    def fault(self, model: str) -> UserError:
+    def denial_error(self, model: str) -> UserError:
         """Return the error that says why a model is not allowed."""
         listed = ", ".join(self.available)
-        barred = any(_means(word, model) for word in self.denied)
+        barred = any(_matches_model_word(word, model) for word in self.denied)
         why = "deniedModels lists it" if barred else f"availableModels lists only {listed}"
         return UserError(
             f"{model} is not allowed", why=why, fix="Choose another model with --model."
         )
 
-    def priced(self, id: str, price: Price) -> Price:
+    def price_of(self, id: str, price: Price) -> Price:
         """Return a model's price: its own if one is set, else the price times the multiplier."""
-        return self.prices.get(id) or _times(price, self.multiplier)
+        return self.prices.get(id) or _multiply_price(price, self.multiplier)
 
-    def key(self, provider: str) -> str:
+    def key_helper_for(self, provider: str) -> str:
         """Return the command that prints the key for a provider; empty if there is none."""
         return self.helper if provider == "anthropic" else ""
 
 
-def sent(headers: Mapping[str, str], env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def resolve_provider_headers(
+    headers: Mapping[str, str], env: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
     """Return a provider's headers with `$VARIABLE` values resolved, without empty ones."""
     told = ((name, env.get(v[1:], "") if v[:1] == "$" else v) for name, v in headers.items())
     return tuple((name.lower(), value) for name, value in told if value)
 
 
-def asked(query: Mapping[str, str]) -> str:
+def encode_query_suffix(query: Mapping[str, str]) -> str:
     """Encode query parameters for the end of a URL."""
     return f"?{urlencode(query)}" if query else ""
 
 
-def _means(word: str, model: str) -> bool:
+def _matches_model_word(word: str, model: str) -> bool:
     """Return whether a list entry names a model: its name, its id, or a prefix or part of it."""
     id = model.partition("/")[2]
     return word in (model, id, *id.split("-")) or id.startswith(f"{word}-")
 
 
-def _times(price: Price, factor: float) -> Price:
+def _multiply_price(price: Price, factor: float) -> Price:
     if factor == 1.0:
         return price
     return replace(
@@ -86,44 +90,44 @@ def _times(price: Price, factor: float) -> Price:
         read=price.read * factor,
         write=price.write * factor,
         write_1h=price.write_1h * factor,
-        above=price.above and _times(price.above, factor),
+        above=price.above and _multiply_price(price.above, factor),
     )
 
 
 # Where Ollama listens, by the variable that its users set for it.
 
 
-HOST, PORT = "OLLAMA_HOST", 11434
-ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - where a server listens, and nobody can be asked
+OLLAMA_HOST_VARIABLE, OLLAMA_PORT = "OLLAMA_HOST", 11434
+UNSPECIFIED_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - where a server listens, and nobody can be asked
 
 
-def address(env: Mapping[str, str]) -> str:
+def ollama_base_url(env: Mapping[str, str]) -> str:
     """Return Ollama's base URL from OLLAMA_HOST (host, port or whole URL); empty if unset."""
-    said = env.get(HOST, "").strip().strip("\"'")
+    said = env.get(OLLAMA_HOST_VARIABLE, "").strip().strip("\"'")
     if not said:
         return ""
     whole = "://" in said
     parts = urlsplit(said if whole else f"http://{said}")
     place = parts.netloc.rpartition("@")[2]
-    name, _, port = place.rpartition(":") if _ported(place) else (place, "", "")
-    name = "127.0.0.1" if name.strip("[]") in ANYWHERE else name
-    port = port or ("" if whole else str(PORT))
+    name, _, port = place.rpartition(":") if _has_port(place) else (place, "", "")
+    name = "127.0.0.1" if name.strip("[]") in UNSPECIFIED_HOSTS else name
+    port = port or ("" if whole else str(OLLAMA_PORT))
     return f"{parts.scheme}://{name}" + (f":{port}" if port else "") + parts.path.rstrip("/")
 
 
-def _ported(place: str) -> bool:
+def _has_port(place: str) -> bool:
     """Return whether a host has a port; colons of a bracketed IPv6 address do not count."""
     return ":" in place.rpartition("]")[2]
 
 
 UNKNOWN_WINDOW = 200_000
-MAX_OUTPUT = 32_000
+MAX_OUTPUT_TOKENS = 32_000
 """The longest reply unless settings say otherwise: models allow more, few replies need it."""
-DATED = r"(.+?)(?:[-@]\d{8}|-latest)"
+DATED_MODEL_ID = r"(.+?)(?:[-@]\d{8}|-latest)"
 """One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
-CLAUDE = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
+CLAUDE_MODEL_ID = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
 """A model of Anthropic's, whoever serves it under whatever longer name."""
-ENDINGS: dict[ApiProtocol, tuple[str, ...]] = {
+ENDPOINT_PATHS: dict[ApiProtocol, tuple[str, ...]] = {
     "anthropic": ("/v1/messages", "/v1"),
     "chat": ("/chat/completions",),
     "responses": ("/responses", "/chat/completions"),
@@ -131,17 +135,17 @@ ENDINGS: dict[ApiProtocol, tuple[str, ...]] = {
     "ollama": ("/api/chat", "/api", "/v1"),
 }
 """The path endings that people paste behind a base URL, and that requests add themselves."""
-PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
+URL_VARIABLE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
 """A variable in a URL, or the first of several that is set; a default may stand behind them."""
-PLAIN: tuple[ModelQuirk, ...] = ("max-tokens", "system-role")
+PLAIN_CHAT_QUIRKS: tuple[ModelQuirk, ...] = ("max-tokens", "system-role")
 """The quirks that suit any server that imitates OpenAI's."""
 
-CLOSE = 0.5
+MIN_NAME_SIMILARITY = 0.5
 """The similarity from which a model id is suggested for another."""
 MAX_SUGGESTIONS = 3
-OR_SIGNED = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+OR_AWS_KEYS = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 T = TypeVar("T")
-Tables = dict[str, dict[str, dict[str, object]]]
+CatalogTables = dict[str, dict[str, dict[str, object]]]
 """The catalogue as it is written: `providers` and `models`, each by name."""
 
 
@@ -151,7 +155,7 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protocol: ApiProtocol
     url: str
     """May name variables: `https://{REGION|AWS_REGION=us-east-1}.example.com`."""
-    surface: Surface = ""
+    surface: CloudPlatform = ""
     """The cloud platform whose request format is used, if any."""
     url_env: str = ""
     start: str = ""
@@ -178,11 +182,11 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The context window of models that are not in the catalogue."""
 
 
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The catalogue's entry for a model: window, output limit, price, quirks."""
 
     window: int
-    output: int = MAX_OUTPUT
+    output: int = MAX_OUTPUT_TOKENS
     price: Price = Price()
     cache_min: int = 1024
     images: bool = True
@@ -194,30 +198,30 @@ class Catalog(msgspec.Struct, frozen=True):
     """All providers and models by name, and the user's model policy."""
 
     providers: dict[str, Provider]
-    models: dict[str, Known]
-    terms: Terms = Terms()
+    models: dict[str, ModelInfo]
+    terms: ModelPolicy = ModelPolicy()
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class ModelEndpoint(msgspec.Struct, frozen=True):
     """The URL and the credentials for a model; never written to a log."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
     key_source: str
-    surface: Surface = ""
-    signer: Credentials | None = None
+    surface: CloudPlatform = ""
+    signer: AwsCredentials | None = None
     """The credentials that sign each request, where there is no API key."""
     helper: str = ""
     """A command that prints the key, where none is set."""
 
 
 @cache
-def catalog() -> Catalog:
+def load_catalog() -> Catalog:
     """Load the catalogue that ships with Travois."""
-    return msgspec.convert(_shipped(), Catalog)
+    return msgspec.convert(_load_catalog_tables(), Catalog)
 
 
-def merged(
+def merge_catalog(
     extra: Mapping[str, Mapping[str, object]], *, where: Callable[[str], str] = str
 ) -> Catalog:
     """Merge the user's `providers` and `models` over the shipped catalogue, field by field.
@@ -230,74 +234,81 @@ def merged(
             f"The model catalogue has no {strange[0]!r}", fix="It has providers and models."
         )
     return Catalog(
-        _laid("providers", extra, Provider, where=where), _laid("models", extra, Known, where=where)
+        _merge_table("providers", extra, Provider, where=where),
+        _merge_table("models", extra, ModelInfo, where=where),
     )
 
 
-def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> ModelCard:
+def resolve_model(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> ModelCard:
     """Resolve a model name: `provider/id`, an id of the catalogue, or empty for the default."""
-    known = among or catalog()
-    bare, window = _suffix(name)
-    provider, id = _named(bare, env, known) if bare else _default(env, known)
+    known = among or load_catalog()
+    bare, window = _split_window_suffix(name)
+    provider, id = _find_model_by_name(bare, env, known) if bare else _default_model(env, known)
     terms = known.terms
-    if not terms.offer(f"{provider}/{id}"):
+    if not terms.allows(f"{provider}/{id}"):
         if not bare and terms.available:
-            return resolve(terms.available[0], env, among=known)
-        raise terms.fault(f"{provider}/{id}")
-    served = _own(known.providers[provider], env)
-    about = look_up(known, f"{provider}/{id}", window=served.window)
+            return resolve_model(terms.available[0], env, among=known)
+        raise terms.denial_error(f"{provider}/{id}")
+    served = _with_custom_server(known.providers[provider], env)
+    about = look_up_model(known, f"{provider}/{id}", window=served.window)
     window = window or about.window
     return ModelCard(
         provider=provider,
         id=terms.renamed.get(id, id),
         protocol=served.protocol,
         window=window,
-        output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
-        price=terms.priced(id, about.price),
+        output=min(about.output, MAX_OUTPUT_TOKENS, max(1, window // 4)),
+        price=terms.price_of(id, about.price),
         quirks=(*served.quirks, *about.quirks),
         betas=served.betas,
         images=about.images,
     )
 
 
-def endpoint(model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
+def resolve_endpoint(
+    model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None
+) -> ModelEndpoint:
     """Resolve the base URL and the API key for a model; raises `UserError` without a key."""
-    served = (among or catalog()).providers.get(model.provider)
+    served = (among or load_catalog()).providers.get(model.provider)
     if served is None:
         raise UserError(
             f"No provider for {model.name}",
             why=f"no provider is called {model.provider!r}",
             fix="Add it to providers in your settings, or choose another model with --model.",
         )
-    url = _address(served, env, protocol=model.protocol) + asked(served.query)
-    more = sent(served.headers, env)
+    url = _provider_base_url(served, env, protocol=model.protocol) + encode_query_suffix(
+        served.query
+    )
+    more = resolve_provider_headers(served.headers, env)
     for name in served.key_env:
         if key := env.get(name, "").strip():
-            return Endpoint(url, (*_auth(served, name, key), *more), name, served.surface)
-    if among and (helper := among.terms.key(model.provider)):
-        return Endpoint(url, more, "apiKeyHelper", helper=helper)
-    if served.surface == "bedrock" and (signer := credentials(env)):
-        return Endpoint(url, more, "AWS_ACCESS_KEY_ID", served.surface, signer)
-    if served.key_env and not is_local(url):
+            return ModelEndpoint(
+                url, (*_auth_headers(served, name, key), *more), name, served.surface
+            )
+    if among and (helper := among.terms.key_helper_for(model.provider)):
+        return ModelEndpoint(url, more, "apiKeyHelper", helper=helper)
+    if served.surface == "bedrock" and (signer := read_aws_credentials(env)):
+        return ModelEndpoint(url, more, "AWS_ACCESS_KEY_ID", served.surface, signer)
+    if served.key_env and not is_local_url(url):
         names = " or ".join(served.key_env)
         empty = any(name in env for name in served.key_env)
-        also = OR_SIGNED if served.surface == "bedrock" else ""
+        also = OR_AWS_KEYS if served.surface == "bedrock" else ""
         raise UserError(
             f"No API key for {model.name}",
             why=f"{names} is {'empty' if empty else 'not set'}",
             fix=f"Set {names}{also} in your environment, or choose another model with --model.",
         )
-    return Endpoint(url, more, "none", served.surface)
+    return ModelEndpoint(url, more, "none", served.surface)
 
 
-def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+def has_default_model(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
     """Return whether the environment selects a model when none is named."""
-    return _preferred(env, among or catalog()) is not None
+    return _find_default_model(env, among or load_catalog()) is not None
 
 
-def small(model: ModelCard, *, among: Catalog | None = None) -> str:
+def find_small_model(model: ModelCard, *, among: Catalog | None = None) -> str:
     """Return the name of a cheaper model of the same provider; empty if none is known."""
-    known = among or catalog()
+    known = among or load_catalog()
     served = known.providers.get(model.provider)
     if served and served.small:
         return "" if served.small == model.id else f"{model.provider}/{served.small}"
@@ -309,18 +320,20 @@ def small(model: ModelCard, *, among: Catalog | None = None) -> str:
     return min(prices, key=lambda name: (prices[name], name), default="")
 
 
-def is_local(url: str) -> bool:
+def is_local_url(url: str) -> bool:
     """Return whether a URL leads to this machine."""
-    return bool(re.fullmatch(LOOPBACK, urlsplit(url).hostname or ""))
+    return bool(re.fullmatch(LOOPBACK_HOST, urlsplit(url).hostname or ""))
 
 
 @cache
-def _shipped() -> Tables:
+def _load_catalog_tables() -> CatalogTables:
     """Load `catalog.json`, made from `catalog.toml` because it is faster to read at the start."""
-    return msgspec.json.decode(Path(__file__).with_name("catalog.json").read_bytes(), type=Tables)
+    return msgspec.json.decode(
+        Path(__file__).with_name("catalog.json").read_bytes(), type=CatalogTables
+    )
 
 
-def _snake(entry: object) -> dict[str, object]:
+def _snake_case_keys(entry: object) -> dict[str, object]:
     """Convert field names to snake case: settings may say `keyEnv`."""
     if not isinstance(entry, dict):
         return {"": entry}
@@ -328,22 +341,29 @@ def _snake(entry: object) -> dict[str, object]:
     return {re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name): v for name, v in fields.items()}
 
 
-def _laid(
+def _merge_table(
     name: str,
     extra: Mapping[str, Mapping[str, object]],
     kind: type[T],
     *,
     where: Callable[[str], str],
 ) -> dict[str, T]:
-    shipped, theirs = _shipped()[name], extra.get(name, {})
-    rows = {key: {**shipped.get(key, {}), **_snake(entry)} for key, entry in theirs.items()}
+    shipped, theirs = _load_catalog_tables()[name], extra.get(name, {})
+    rows = {
+        key: {**shipped.get(key, {}), **_snake_case_keys(entry)} for key, entry in theirs.items()
+    }
     return {
         **msgspec.convert(shipped, dict[str, kind]),
-        **{key: _entry(f"{name}.{key}", row, kind, where=where) for key, row in rows.items()},
+        **{
+            key: _convert_entry(f"{name}.{key}", row, kind, where=where)
+            for key, row in rows.items()
+        },
     }
 
 
-def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callable[[str], str]) -> T:
+def _convert_entry(
+    key: str, fields: dict[str, object], kind: type[T], *, where: Callable[[str], str]
+) -> T:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -357,16 +377,16 @@ def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callabl
         ) from None
 
 
-def look_up(known: Catalog, name: str, *, window: int) -> Known:
+def look_up_model(known: Catalog, name: str, *, window: int) -> ModelInfo:
     """Return the catalogue's entry for a model; if there is none, one with just this window."""
-    dated, claude = re.fullmatch(DATED, name), re.search(CLAUDE, name)
+    dated, claude = re.fullmatch(DATED_MODEL_ID, name), re.search(CLAUDE_MODEL_ID, name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
     if found is None and claude:
         found = known.models.get(f"anthropic/{claude[0]}")
-    return found or Known(window=window or UNKNOWN_WINDOW)
+    return found or ModelInfo(window=window or UNKNOWN_WINDOW)
 
 
-def _address(served: Provider, env: Mapping[str, str], *, protocol: ApiProtocol) -> str:
+def _provider_base_url(served: Provider, env: Mapping[str, str], *, protocol: ApiProtocol) -> str:
     """Return the base URL that request paths are appended to.
 
     Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
@@ -374,17 +394,19 @@ def _address(served: Provider, env: Mapping[str, str], *, protocol: ApiProtocol)
     """
     given = env.get(served.url_env, "").strip() if served.url_env else ""
     if protocol == "ollama" and not given:
-        given = address(env)
-    url = (given or PLACE.sub(lambda found: _filled(found, env), served.url)).rstrip("/")
-    for ending in ENDINGS[protocol]:
+        given = ollama_base_url(env)
+    url = (
+        given or URL_VARIABLE.sub(lambda found: _fill_url_variable(found, env), served.url)
+    ).rstrip("/")
+    for ending in ENDPOINT_PATHS[protocol]:
         url = url.removesuffix(ending).rstrip("/")
-    _check(url, served.url_env)
+    _check_base_url(url, served.url_env)
     if protocol in ("chat", "responses") and not urlsplit(url).path:
         return f"{url}/v1"
     return url.replace("//global-", "//")  # how Google calls the place that is everywhere
 
 
-def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
+def _fill_url_variable(found: re.Match[str], env: Mapping[str, str]) -> str:
     names = found[1].split("|")
     value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
@@ -393,8 +415,8 @@ def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
     return value
 
 
-def _check(url: str, source: str) -> None:
-    scheme = "http" if is_local(f"//{url}") else "https"
+def _check_base_url(url: str, source: str) -> None:
+    scheme = "http" if is_local_url(f"//{url}") else "https"
     bare = "://" not in url and not url.endswith(":")
     fix = f"Write it as {scheme}://{url}." if bare else "Correct the URL."
     what = f"{source or 'The base URL of the provider'} is not a valid URL"
@@ -409,7 +431,7 @@ def _check(url: str, source: str) -> None:
         raise UserError(what, why=repr(url), fix=fix)
 
 
-def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
+def _auth_headers(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
     if not re.fullmatch(r"[!-~]+", key):
         raise UserError(
             f"{name} contains characters that no API key has", fix="Copy the key again."
@@ -421,7 +443,7 @@ def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {key}"),)
 
 
-def _suffix(name: str) -> tuple[str, int]:
+def _split_window_suffix(name: str) -> tuple[str, int]:
     """Split off a context window from a name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
     bare, bracket, window = name.strip().partition("[")
     found = re.fullmatch(r"([1-9]\d*)([km])\]", window, re.IGNORECASE)
@@ -433,11 +455,11 @@ def _suffix(name: str) -> tuple[str, int]:
     return bare.strip(), 0
 
 
-def _named(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+def _find_model_by_name(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     head, slash, rest = name.partition("/")
     if slash and head in known.providers:
         served = known.providers[head]
-        return (head, served.aliases.get(rest, rest)) if rest else _unknown(name, known)
+        return (head, served.aliases.get(rest, rest)) if rest else _raise_unknown_model(name, known)
     for provider, served in known.providers.items():
         id = served.aliases.get(name, name)
         if f"{provider}/{id}" in known.models or id.startswith(served.prefixes or ("\0",)):
@@ -445,22 +467,22 @@ def _named(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]
     for provider, served in known.providers.items():  # a server of one's own may call it anything
         if served.url_env and env.get(served.url_env, "").strip():
             return provider, name
-    return _unknown(name, known)
+    return _raise_unknown_model(name, known)
 
 
-def _unknown(name: str, known: Catalog) -> NoReturn:
+def _raise_unknown_model(name: str, known: Catalog) -> NoReturn:
     raise UserError(
         f"Unknown model {name!r}",
-        why=_nearest_names(name, known),
+        why=_suggest_names(name, known),
         fix="`travois models` lists the catalogue. For any other model write --model provider/id, "
         "for example openai/my-model with OPENAI_BASE_URL set to its server.",
     )
 
 
-def _nearest_names(name: str, known: Catalog) -> str:
+def _suggest_names(name: str, known: Catalog) -> str:
     head, slash, rest = name.partition("/")
     if slash and head not in known.providers:
-        near = close_names(head, list(known.providers))
+        near = find_close_names(head, list(known.providers))
         meant = (
             f"did you mean {near[0]}/{rest}?" if near else f"known: {', '.join(known.providers)}"
         )
@@ -470,23 +492,23 @@ def _nearest_names(name: str, known: Catalog) -> str:
         return f"the model id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
     ids = [model.partition("/")[2] for model in known.models]
     words = [alias for served in known.providers.values() for alias in served.aliases]
-    if near := close_names(name, [*ids, *words]):
+    if near := find_close_names(name, [*ids, *words]):
         return f"did you mean {' or '.join(near)}?"
     usual = [served.default for served in known.providers.values() if served.default]
     return f"the catalogue has nothing similar; it has {', '.join(usual[:MAX_SUGGESTIONS])}"
 
 
-def close_names(word: str, among: list[str]) -> list[str]:
+def find_close_names(word: str, among: list[str]) -> list[str]:
     """Find names that were probably meant; one that contains the word counts too."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=CLOSE)
+    near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=MIN_NAME_SIMILARITY)
     part = [id for id in among if len(word) > 2 and word.lower() in id.lower()]
     return list(dict.fromkeys((*near, *part)))[:MAX_SUGGESTIONS]
 
 
-def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
-    if (found := _preferred(env, known)) is not None:
+def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+    if (found := _find_default_model(env, known)) is not None:
         return found
     raise UserError(
         "No model is configured",
@@ -497,19 +519,21 @@ def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     )
 
 
-def _preferred(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
+def _find_default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
     for names in ("key_env", "url_env"):
         for provider, served in known.providers.items():
             given = served.key_env if names == "key_env" else (served.url_env,)
-            keyed = bool(known.terms.key(provider)) or any(env.get(n, "").strip() for n in given)
+            keyed = bool(known.terms.key_helper_for(provider)) or any(
+                env.get(n, "").strip() for n in given
+            )
             if served.default and keyed:
                 return provider, served.default
     return None
 
 
-def _own(served: Provider, env: Mapping[str, str]) -> Provider:
+def _with_custom_server(served: Provider, env: Mapping[str, str]) -> Provider:
     """Return the provider with the plain chat protocol if OPENAI_BASE_URL is a custom server."""
     url = env.get(served.url_env, "") if served.url_env else ""
     if served.protocol == "responses" and url and "openai.com" not in url:
-        return replace(served, protocol="chat", quirks=PLAIN)
+        return replace(served, protocol="chat", quirks=PLAIN_CHAT_QUIRKS)
     return served

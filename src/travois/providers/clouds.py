@@ -14,115 +14,119 @@ from msgspec.structs import replace
 
 from travois.core.json import quote_json
 from travois.core.models import ModelCard
-from travois.providers.anthropic_extras import BETAS, STREAMED
-from travois.providers.http.sse import Event
-from travois.providers.replies import Problem
+from travois.providers.anthropic_extras import BETA_HEADER, STREAM_MEMBER
+from travois.providers.http.sse import SseEvent
+from travois.providers.replies import ApiError
 from travois.providers.request import Request
 
-Surface = Literal["", "bedrock", "vertex"]
-PRELUDE = 12
-STRING = 7
+CloudPlatform = Literal["", "bedrock", "vertex"]
+PRELUDE_BYTES = 12
+STRING_HEADER_TYPE = 7
 """The type of a header that is a string."""
-LARGEST = 1 << 24
+MAX_EVENT_BYTES = 1 << 24
 """No event is larger: what says so is not an event stream."""
 
 
-def dressed(request: Request, model: ModelCard, surface: Surface) -> Request:
+def adapt_request_for_cloud(request: Request, model: ModelCard, surface: CloudPlatform) -> Request:
     """Adapt an Anthropic request to the cloud platform that serves the model."""
     match surface:
         case "":
             return request
         case "bedrock":
-            return _bedrock(request, model)
+            return _to_bedrock_request(request, model)
         case "vertex":
-            return _vertex(request, model)
+            return _to_vertex_request(request, model)
         case _:
             assert_never(surface)
 
 
-def _bedrock(request: Request, model: ModelCard) -> Request:
+def _to_bedrock_request(request: Request, model: ModelCard) -> Request:
     """Adapt a request for Bedrock: the model goes in the path, betas in the body."""
-    betas = [beta for name, value in request.headers if name == BETAS for beta in value.split(",")]
+    betas = [
+        beta for name, value in request.headers if name == BETA_HEADER for beta in value.split(",")
+    ]
     named = b',"anthropic_beta":[' + b",".join(map(quote_json, betas)) + b"]" if betas else b""
-    body = _versioned(request.body, model, b"bedrock-2023-05-31", named)
-    at = body.rindex(STREAMED)
+    body = _replace_model_with_version(request.body, model, b"bedrock-2023-05-31", named)
+    at = body.rindex(STREAM_MEMBER)
     return replace(
         request,
         path=f"/model/{escaped(model.id, safe='')}/invoke-with-response-stream",
         headers=(("content-type", "application/json"), ("accept", "*/*")),
-        body=body[: at + 1] + body[at + len(STREAMED) :],
+        body=body[: at + 1] + body[at + len(STREAM_MEMBER) :],
     )
 
 
-def _vertex(request: Request, model: ModelCard) -> Request:
+def _to_vertex_request(request: Request, model: ModelCard) -> Request:
     path = f"/publishers/anthropic/models/{escaped(model.id, safe='@')}:streamRawPredict"
     kept = tuple(header for header in request.headers if header[0] != "anthropic-version")
-    body = _versioned(request.body, model, b"vertex-2023-10-16")
+    body = _replace_model_with_version(request.body, model, b"vertex-2023-10-16")
     return replace(request, path=path, headers=kept, body=body)
 
 
-def _versioned(body: bytes, model: ModelCard, version: bytes, more: bytes = b"") -> bytes:
+def _replace_model_with_version(
+    body: bytes, model: ModelCard, version: bytes, more: bytes = b""
+) -> bytes:
     start = b'{"model":' + quote_json(model.id)
     assert body.startswith(start), body[:80]
     return b'{"anthropic_version":"' + version + b'"' + more + body[len(start) :]
 
 
-class EventStream:
+class AwsEventStreamDecoder:
     """A decoder of AWS event streams into the model's own events."""
 
     def __init__(self) -> None:
         self._partial = b""
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete; raises `ApiError`."""
         self._partial += chunk
-        events: list[Event] = []
-        while len(self._partial) >= PRELUDE:
-            size = _size(self._partial)
+        events: list[SseEvent] = []
+        while len(self._partial) >= PRELUDE_BYTES:
+            size = _read_message_size(self._partial)
             if len(self._partial) < size:
                 break
             message, self._partial = self._partial[:size], self._partial[size:]
-            events += _event(message)
+            events += _decode_aws_message(message)
         return events
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[SseEvent]:
         """Return nothing: half a message means that the reply is incomplete."""
         return []
 
 
-def _size(data: bytes) -> int:
+def _read_message_size(data: bytes) -> int:
     size, _, check = unpack_from(">III", data)
-    if crc32(data[:8]) != check or not PRELUDE < size <= LARGEST:
-        raise Problem("garbled", "The stream is not an AWS event stream.")
+    if crc32(data[:8]) != check or not PRELUDE_BYTES < size <= MAX_EVENT_BYTES:
+        raise ApiError("garbled", "The stream is not an AWS event stream.")
     return size
 
 
-def _event(message: bytes) -> list[Event]:
+def _decode_aws_message(message: bytes) -> list[SseEvent]:
     (check,) = unpack_from(">I", message, len(message) - 4)
     if crc32(message[:-4]) != check:
-        raise Problem("garbled", "A message in the AWS event stream is damaged.")
+        raise ApiError("garbled", "A message in the AWS event stream is damaged.")
     (length,) = unpack_from(">I", message, 4)
-    headers = _headers(message[PRELUDE : PRELUDE + length])
-    payload = message[PRELUDE + length : -4]
+    headers = _decode_aws_headers(message[PRELUDE_BYTES : PRELUDE_BYTES + length])
+    payload = message[PRELUDE_BYTES + length : -4]
     if headers.get(":message-type") in ("exception", "error"):
-        raise _trouble(headers, payload)
+        raise _error_of_exception(headers, payload)
     try:
         told = msgspec.json.decode(payload, type=dict[str, object])
         data = a2b_base64(str(told["bytes"])) if "bytes" in told else b""
     except (msgspec.DecodeError, Error) as error:
-        raise Problem(
+        raise ApiError(
             "garbled", f"A message in the AWS event stream is not valid: {error}"
         ) from None
-    return [Event("", data)] if data else []
+    return [SseEvent("", data)] if data else []
 
 
-def _headers(data: bytes) -> dict[str, str]:
+def _decode_aws_headers(data: bytes) -> dict[str, str]:
     """Decode the string headers; no other type matters here."""
     found, at = dict[str, str](), 0
     while at < len(data):
         name = data[at + 1 : at + 1 + data[at]].decode("utf-8", "replace")
         at += 1 + data[at]
-        if data[at] != STRING:
+        if data[at] != STRING_HEADER_TYPE:
             break
         (length,) = unpack_from(">H", data, at + 1)
         found[name] = data[at + 3 : at + 3 + length].decode("utf-8", "replace")
@@ -130,12 +134,12 @@ def _headers(data: bytes) -> dict[str, str]:
     return found
 
 
-def _trouble(headers: dict[str, str], payload: bytes) -> Problem:
+def _error_of_exception(headers: dict[str, str], payload: bytes) -> ApiError:
     name = headers.get(":exception-type") or headers.get(":error-code", "")
     words = re.sub(r'^\{"message":"(.*)"\}$', r"\1", payload.decode("utf-8", "replace"))
     said = words or headers.get(":error-message", "")
     if name == "throttlingException":
-        return Problem("rate", said)
+        return ApiError("rate", said)
     if name == "validationException":
-        return Problem("overflow" if "too long" in said.lower() else "invalid", said)
-    return Problem("server", said or name)
+        return ApiError("overflow" if "too long" in said.lower() else "invalid", said)
+    return ApiError("server", said or name)

@@ -11,12 +11,12 @@ import msgspec
 
 from travois.core.json import as_list, as_object, as_string, encode_utf8
 from travois.core.models import ApiProtocol
-from travois.providers.replies import Problem, ProblemKind
+from travois.providers.replies import ApiError, ApiErrorKind
 
 # The ways in which servers say no.
 
 
-BY_STATUS: dict[int, ProblemKind] = {
+KIND_BY_STATUS: dict[int, ApiErrorKind] = {
     401: "auth",
     402: "billing",
     403: "forbidden",
@@ -31,7 +31,7 @@ BY_STATUS: dict[int, ProblemKind] = {
     529: "overloaded",
 }
 
-BY_NAME: dict[str, ProblemKind] = {
+KIND_BY_ERROR_NAME: dict[str, ApiErrorKind] = {
     "authentication_error": "auth",
     "invalid_api_key": "auth",
     "billing_error": "billing",
@@ -65,7 +65,7 @@ BY_NAME: dict[str, ProblemKind] = {
 }
 """The kinds by a server's own name, in `error_code`, `code` or `type`."""
 
-OVERFLOW = (
+OVERFLOW_PATTERN = (
     r"prompt is too long|input is too long|maximum context length|context_length_exceeded"
     r"|exceeds the context window|contextwindowexceedederror|longer than the maximum model length"
     r"|longer than the model's context length|exceeds the available context size"
@@ -79,12 +79,12 @@ OVERFLOW = (
     r"|exceeds the limit of \d+|current length is .{0,40} while limit is"
     r"|maximum input length is .{0,40} tokens|model_context_window_exceeded"
 )
-NOT_OVERFLOW = (
+NOT_OVERFLOW_PATTERN = (
     r"policy_blocked|dlp_request_denied|string_above_max_length"
     r"|string too long\. expected a string with maximum length"
 )
 
-SIZES = (
+OVERFLOW_SIZE_PATTERNS = (
     r"(?P<tokens>\d+) tokens > (?P<limit>\d+) maximum",
     r"maximum context length (?:is|of) (?P<limit>\d+)(?:.*?(?:requested|contains?|has|resulted in)"
     r"(?: about| at least)? (?P<tokens>\d+))?",
@@ -97,7 +97,7 @@ SIZES = (
 )
 """The patterns of the numbers in an overflow message."""
 
-WORDS: tuple[tuple[str, ProblemKind], ...] = (
+MESSAGE_PATTERNS: tuple[tuple[str, ApiErrorKind], ...] = (
     (r"max_tokens: \d+ > (?P<limit>\d+), which is the maximum allowed", "output"),
     (r"`?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<limit>\d+)", "output"),
     (r"bound to a different conversation", "bound"),
@@ -134,63 +134,67 @@ WORDS: tuple[tuple[str, ProblemKind], ...] = (
 )  # fmt: skip
 """Refusals of a request that are told only by their words."""
 
-SPENT = r"spend|usage limit|billing|credit|current quota"
+SPENT_QUOTA_PATTERN = r"spend|usage limit|billing|credit|current quota"
 
 
-LONGEST = 600
-SPEAKING = frozenset((0, 400, 404, 413, 422, 500))
+MAX_MESSAGE_CHARS = 600
+MESSAGE_STATUSES = frozenset((0, 400, 404, 413, 422, 500))
 """Statuses whose words say more than they do; 0 is an error inside a stream."""
-NOWHERE = frozenset((404, 405, 501))
+WRONG_ADDRESS_STATUSES = frozenset((404, 405, 501))
 """The statuses of a web server that is asked for a model."""
-PAGE = r"<html|<!doctype|<head|<body"
-TELLING: frozenset[ProblemKind] = frozenset(("quota", "billing", "overloaded", "auth", "large"))
+HTML_PATTERN = r"<html|<!doctype|<head|<body"
+DECISIVE_NAMED_KINDS: frozenset[ApiErrorKind] = frozenset(
+    ("quota", "billing", "overloaded", "auth", "large")
+)
 """Names that say more than the status beside them."""
 
 
-def problem(
+def parse_error_response(
     status: int,
     headers: Mapping[str, str],
     *,
     body: bytes,
     protocol: ApiProtocol,
     now: float,
-) -> Problem:
+) -> ApiError:
     """Parse an HTTP error response; `now` is for a `retry-after` that is a date."""
     lower = {name.lower(): value for name, value in headers.items()}
-    told = _told(body)
-    asked = _wait(lower, now=now)
+    told = _parse_error_body(body)
+    asked = _retry_after_seconds(lower, now=now)
     wait = told.wait if asked is None else asked
-    kind, found = _classify(status, told, protocol=protocol, waits=wait is not None)
-    return Problem(
+    kind, found = _classify_error(status, told, protocol=protocol, waits=wait is not None)
+    return ApiError(
         kind,
-        _said(status, told, body),
+        _error_message(status, told, body),
         status=status,
         wait=wait,
         retry={"true": True, "false": False}.get(lower.get("x-should-retry", "")),
         tokens=found.tokens,
         limit=found.limit,
-        field=found.field or told.field or ("url" if _is_page(status, body) else ""),
+        field=found.field or told.field or ("url" if _is_web_page(status, body) else ""),
         request=lower.get("request-id") or lower.get("x-request-id") or told.request,
     )
 
 
-def _said(status: int, told: _Told, body: bytes) -> str:
+def _error_message(status: int, told: _ErrorBody, body: bytes) -> str:
     said = told.message or f"The server returned {status} without an error message."
-    if not _is_page(status, body):
+    if not _is_web_page(status, body):
         return said
     return f"{said} ({status}, a web page; check the base URL)"
 
 
-def _is_page(status: int, body: bytes) -> bool:
+def _is_web_page(status: int, body: bytes) -> bool:
     """Return whether a web server answered, which means that the base URL is wrong."""
-    return status in NOWHERE and bool(re.search(PAGE.encode(), body[:2000], re.IGNORECASE))
+    return status in WRONG_ADDRESS_STATUSES and bool(
+        re.search(HTML_PATTERN.encode(), body[:2000], re.IGNORECASE)
+    )
 
 
-def streamed(error: object, *, protocol: ApiProtocol) -> Problem:
+def parse_stream_error(error: object, *, protocol: ApiProtocol) -> ApiError:
     """Parse an error that arrives inside a stream."""
-    told = _parse({"error": error})
-    kind, found = _classify(told.status, told, protocol=protocol, waits=False)
-    return Problem(
+    told = _parse_error_object({"error": error})
+    kind, found = _classify_error(told.status, told, protocol=protocol, waits=False)
+    return ApiError(
         kind,
         told.message or "The server ended the stream without an error message.",
         status=told.status,
@@ -202,7 +206,7 @@ def streamed(error: object, *, protocol: ApiProtocol) -> Problem:
     )
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ErrorBody(msgspec.Struct, frozen=True):
     """The fields of an error body, whichever provider wrote it."""
 
     message: str = ""
@@ -214,144 +218,144 @@ class _Told(msgspec.Struct, frozen=True):
     empty: bool = False
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _ErrorNumbers(msgspec.Struct, frozen=True):
     tokens: int = 0
     limit: int = 0
     field: str = ""
 
 
-def _told(body: bytes) -> _Told:
+def _parse_error_body(body: bytes) -> _ErrorBody:
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body.decode("utf-8", "replace")
-        return _Told(message=_readable(text), empty=not text.strip())
+        return _ErrorBody(message=_shorten_error_text(text), empty=not text.strip())
     first = next(iter(as_list(parsed)), parsed)
-    return _parse(as_object(first) or {"error": first})
+    return _parse_error_object(as_object(first) or {"error": first})
 
 
-def _parse(body: dict[str, Any]) -> _Told:
+def _parse_error_object(body: dict[str, Any]) -> _ErrorBody:
     error = as_object(body.get("error", body)) or {"message": body.get("error")}
     details, code = error.get("details"), error.get("code")
     detail = body.get("detail", error.get("detail"))
     refused = as_object(next(iter(as_list(detail)), None))
     names = (as_object(details).get("error_code"), code, error.get("type"), refused.get("type"))
-    words = (_raw_message(error), error.get("message"), refused.get("msg"), detail)
-    return _Told(
-        message=_readable(next((str(said) for said in words if said), "")),
+    words = (_openrouter_message(error), error.get("message"), refused.get("msg"), detail)
+    return _ErrorBody(
+        message=_shorten_error_text(next((str(said) for said in words if said), "")),
         names=tuple(name for name in names if isinstance(name, str)),
-        field=_field(error.get("param"), refused.get("loc")),
+        field=_field_name_of_error(error.get("param"), refused.get("loc")),
         request=as_string(body.get("request_id")),
         status=code if isinstance(code, int) and 100 <= code < 600 else 0,
-        wait=_delay(details),
+        wait=_google_retry_delay(details),
     )
 
 
-def _classify(
-    status: int, told: _Told, *, protocol: ApiProtocol, waits: bool
-) -> tuple[ProblemKind, _Found]:
+def _classify_error(
+    status: int, told: _ErrorBody, *, protocol: ApiProtocol, waits: bool
+) -> tuple[ApiErrorKind, _ErrorNumbers]:
     """Decide the kind of an error from its body, its names and its status, in this order."""
     if told.empty and protocol == "chat" and status in (400, 413):
-        return "overflow", _Found()
-    named: ProblemKind | None = next(
-        (BY_NAME[name] for name in told.names if name in BY_NAME), None
+        return "overflow", _ErrorNumbers()
+    named: ApiErrorKind | None = next(
+        (KIND_BY_ERROR_NAME[name] for name in told.names if name in KIND_BY_ERROR_NAME), None
     )
-    if named == "overflow" or _overflows(status, told):
-        return "overflow", _sizes(told.message)
-    worded = _worded(told.message) if status in SPEAKING else None
+    if named == "overflow" or _is_overflow(status, told):
+        return "overflow", _find_overflow_sizes(told.message)
+    worded = _match_message(told.message) if status in MESSAGE_STATUSES else None
     if worded is not None:
         return worded
-    kind = named if named in TELLING else _plain(status, named)
-    if kind == "rate" and not waits and re.search(SPENT, told.message, re.IGNORECASE):
+    kind = named if named in DECISIVE_NAMED_KINDS else _kind_of_status(status, named)
+    if kind == "rate" and not waits and re.search(SPENT_QUOTA_PATTERN, told.message, re.IGNORECASE):
         kind = "quota"
-    return kind, _Found()
+    return kind, _ErrorNumbers()
 
 
-def _plain(status: int, named: ProblemKind | None) -> ProblemKind:
+def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
     """Return the kind of a status; inside a stream there is none, so the name decides."""
-    return BY_STATUS.get(status) or named or ("invalid" if 400 <= status < 500 else "server")
+    return KIND_BY_STATUS.get(status) or named or ("invalid" if 400 <= status < 500 else "server")
 
 
-def _overflows(status: int, told: _Told) -> bool:
+def _is_overflow(status: int, told: _ErrorBody) -> bool:
     text = " ".join((told.message, *told.names)).lower()
-    if status not in SPEAKING or re.search(NOT_OVERFLOW, text):
+    if status not in MESSAGE_STATUSES or re.search(NOT_OVERFLOW_PATTERN, text):
         return False
-    return bool(re.search(OVERFLOW, text))
+    return bool(re.search(OVERFLOW_PATTERN, text))
 
 
-def _worded(message: str) -> tuple[ProblemKind, _Found] | None:
-    for pattern, kind in WORDS:
+def _match_message(message: str) -> tuple[ApiErrorKind, _ErrorNumbers] | None:
+    for pattern, kind in MESSAGE_PATTERNS:
         match = re.search(pattern, message, re.IGNORECASE | re.DOTALL)
         if match is not None:
-            found = _numbers(match)
-            return _room(found) if kind == "output" else (kind, found)
+            found = _numbers_of_match(match)
+            return _remaining_output(found) if kind == "output" else (kind, found)
     return None
 
 
-def _room(found: _Found) -> tuple[ProblemKind, _Found]:
+def _remaining_output(found: _ErrorNumbers) -> tuple[ApiErrorKind, _ErrorNumbers]:
     """Return the output that still fits, where prompt and output share a limit."""
     room = found.limit - found.tokens
-    return ("output", _Found(limit=room)) if room > 0 else ("overflow", found)
+    return ("output", _ErrorNumbers(limit=room)) if room > 0 else ("overflow", found)
 
 
-def _sizes(message: str) -> _Found:
+def _find_overflow_sizes(message: str) -> _ErrorNumbers:
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", message)
-    for pattern in SIZES:
+    for pattern in OVERFLOW_SIZE_PATTERNS:
         match = re.search(pattern, plain, re.IGNORECASE | re.DOTALL)
         if match is not None:
-            return _numbers(match)
-    return _Found()
+            return _numbers_of_match(match)
+    return _ErrorNumbers()
 
 
-def _numbers(match: re.Match[str]) -> _Found:
+def _numbers_of_match(match: re.Match[str]) -> _ErrorNumbers:
     groups = match.groupdict()
-    return _Found(
+    return _ErrorNumbers(
         tokens=int(groups.get("tokens") or 0),
         limit=int(groups.get("limit") or 0),
         field=groups.get("field") or "",
     )
 
 
-def _raw_message(error: dict[str, Any]) -> str:
+def _openrouter_message(error: dict[str, Any]) -> str:
     """Return the message that OpenRouter wraps around the provider's own error."""
     inner = as_string(as_object(error.get("metadata")).get("raw"))
-    return _told(encode_utf8(inner)).message if inner else ""
+    return _parse_error_body(encode_utf8(inner)).message if inner else ""
 
 
-def _field(param: object, loc: object) -> str:
+def _field_name_of_error(param: object, loc: object) -> str:
     return ".".join(str(part) for part in as_list(loc) if part != "body") or as_string(param)
 
 
-def _delay(details: object) -> float | None:
+def _google_retry_delay(details: object) -> float | None:
     """Return the delay that Google puts in a detail: `"retryDelay": "34s"`."""
     delays = (as_string(as_object(detail).get("retryDelay")) for detail in as_list(details))
-    return next((_number(delay[:-1]) for delay in delays if delay.endswith("s")), None)
+    return next((_parse_seconds(delay[:-1]) for delay in delays if delay.endswith("s")), None)
 
 
-def _wait(headers: Mapping[str, str], *, now: float) -> float | None:
-    millis = _number(headers.get("retry-after-ms", ""))
+def _retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
+    millis = _parse_seconds(headers.get("retry-after-ms", ""))
     if millis is not None:
         return millis / 1000
     after = headers.get("retry-after", "")
-    seconds = _number(after)
-    return seconds if seconds is not None else _until(after, now=now)
+    seconds = _parse_seconds(after)
+    return seconds if seconds is not None else _seconds_until(after, now=now)
 
 
-def _number(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text) else None
 
 
-def _until(date: str, *, now: float) -> float | None:
+def _seconds_until(date: str, *, now: float) -> float | None:
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def _readable(text: str) -> str:
+def _shorten_error_text(text: str) -> str:
     """Shorten an error text, or a web page, to a few readable lines."""
-    if re.search(PAGE, text[:2000], re.IGNORECASE):
+    if re.search(HTML_PATTERN, text[:2000], re.IGNORECASE):
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text)
     short = " ".join(text.split())
-    return short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"
+    return short if len(short) <= MAX_MESSAGE_CHARS else short[: MAX_MESSAGE_CHARS - 1] + "…"

@@ -33,116 +33,130 @@ from travois.core.json import (
 )
 from travois.core.models import Usage
 from travois.core.view import ViewItem
-from travois.providers.errors import streamed
-from travois.providers.http.sse import Event
-from travois.providers.openai_chat import decode, made_id
+from travois.providers.errors import parse_stream_error
+from travois.providers.http.sse import SseEvent
+from travois.providers.openai_chat import decode_stream_object, make_call_id
 from travois.providers.options import (
-    GO_ON,
-    IMAGES,
-    NO_OUTPUT,
-    NO_WORDS,
-    PDF,
-    STARTED_BEFORE,
-    effort,
-    note,
-    shown,
-    spoken,
-    tool_name,
+    CONTINUE_TEXT,
+    EMPTY_MESSAGE_TEXT,
+    IMAGE_TYPES,
+    NO_OUTPUT_TEXT,
+    PDF_TYPE,
+    STARTED_EARLIER_TEXT,
+    encode_effort,
+    make_legal_tool_name,
+    media_or_placeholder,
+    media_placeholder,
+    text_of_block,
 )
 from travois.providers.replies import (
-    Began,
+    ApiError,
     BlockBegan,
     BlockEnded,
     Grew,
-    Problem,
     Reply,
+    ReplyBegan,
     StreamDelta,
-    guess,
+    estimate_reply_usage,
 )
-from travois.providers.request import Head, Piece, asked
-from travois.providers.web_search import grounded, merged
+from travois.providers.request import RequestHead, RequestPart, find_call_of_result
+from travois.providers.web_search import collect_grounding_hits, merge_hits
 
-MINE = "gemini"
-BESIDE = "part"
+GEMINI_PROTOCOL = "gemini"
+PART_EXTRA_KIND = "part"
 """A block that holds what a part has besides its words, for the words after it."""
-UNSIGNED = b'"skip_thought_signature_validator"'
+UNSIGNED_CALL_SIGNATURE = b'"skip_thought_signature_validator"'
 """The signature that Google documents for a call that another model made."""
 
 
-class Gemini:
+class GeminiEncoder:
     """An encoder of views as Gemini requests: parts, grouped by role into contents."""
 
     close = b"]}"
 
     def __init__(self, epoch: Epoch, fetch: Callable[[str], bytes]) -> None:
-        self.head = _head(epoch)
+        self.head = _build_gemini_head(epoch)
         self._images = epoch.model.images
         self._fetch = fetch
 
-    def glue(self, before: str, role: str) -> bytes:
+    def encode_separator(self, before: str, role: str) -> bytes:
         """Return a comma inside a content, else the end of one and the start of the next."""
         if before == role:
             return b","
         opening = b'{"role":"' + role.encode() + b'","parts":['
         return b"]}," + opening if before else opening
 
-    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterator[Piece]:
+    def encode_item(
+        self, items: Sequence[ViewItem], index: int, *, before: str
+    ) -> Iterator[RequestPart]:
         """Encode one item as parts; images of tool results follow the whole batch."""
         fact = items[index].fact
         match fact:
             case User():
-                yield from (Piece("user", part) for part in self._shown(fact.content))
+                yield from (
+                    RequestPart("user", part) for part in self._encode_user_parts(fact.content)
+                )
             case Result():
-                yield Piece("user", _result(fact, asked(items, index, fact.call)))
+                yield RequestPart(
+                    "user",
+                    _encode_function_response(fact, find_call_of_result(items, index, fact.call)),
+                )
                 if index + 1 == len(items) or not isinstance(items[index + 1].fact, Result):
-                    yield from self._attached(items, index)
+                    yield from self._encode_result_media(items, index)
             case Assistant():
-                yield from _reply(fact, before=before)
+                yield from _encode_gemini_reply(fact, before=before)
             case _:
                 assert_never(fact)
 
-    def _shown(self, content: tuple[TextOrMedia, ...]) -> list[bytes]:
-        parts = [self._part(b) for b in content if isinstance(b, Media) or b.text.strip()]
-        return parts or [_text(NO_WORDS)]
+    def _encode_user_parts(self, content: tuple[TextOrMedia, ...]) -> list[bytes]:
+        parts = [
+            self._encode_user_part(b) for b in content if isinstance(b, Media) or b.text.strip()
+        ]
+        return parts or [_encode_text_part(EMPTY_MESSAGE_TEXT)]
 
-    def _part(self, block: TextOrMedia) -> bytes:
+    def _encode_user_part(self, block: TextOrMedia) -> bytes:
         if isinstance(block, Text):
-            return _text(block.text)
-        taken = self._images and block.mime in (*IMAGES, PDF)
-        data = shown(block, self._fetch, taken=taken)
+            return _encode_text_part(block.text)
+        taken = self._images and block.mime in (*IMAGE_TYPES, PDF_TYPE)
+        data = media_or_placeholder(block, self._fetch, taken=taken)
         if isinstance(data, str):
-            return _text(data)
+            return _encode_text_part(data)
         return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (quote_json(block.mime), data)
 
-    def _attached(self, items: Sequence[ViewItem], last: int) -> Iterator[Piece]:
-        batch: list[Piece] = []
+    def _encode_result_media(self, items: Sequence[ViewItem], last: int) -> Iterator[RequestPart]:
+        batch: list[RequestPart] = []
         while last >= 0 and isinstance(fact := items[last].fact, Result):
             media = (block for block in fact.content if isinstance(block, Media))
-            batch[:0] = [Piece("user", self._part(block)) for block in media]
+            batch[:0] = [RequestPart("user", self._encode_user_part(block)) for block in media]
             last -= 1
         yield from batch
 
 
-def _head(epoch: Epoch) -> Head:
+def _build_gemini_head(epoch: Epoch) -> RequestHead:
     """Build the path, tools and system instruction that all requests of an epoch share."""
     model = epoch.model
-    tools = [_tool(tool) for tool in epoch.tools]
-    system = [_text(epoch.system)] if epoch.system.strip() else []
-    opening = b'{"generationConfig":{"maxOutputTokens":%d' % model.output + effort(model) + b"}"
+    tools = [_encode_gemini_tool(tool) for tool in epoch.tools]
+    system = [_encode_text_part(epoch.system)] if epoch.system.strip() else []
+    opening = (
+        b'{"generationConfig":{"maxOutputTokens":%d' % model.output + encode_effort(model) + b"}"
+    )
     if system:
         opening += b',"systemInstruction":{"parts":[' + system[0] + b"]}"
     if tools:
         opening += b',"tools":[{"functionDeclarations":[' + b",".join(tools) + b"]}]"
-    return Head(
+    return RequestHead(
         path=f"/v1beta/models/{escaped(model.id, safe='')}:streamGenerateContent?alt=sse",
         headers=(("content-type", "application/json"),),
-        pieces=(*(Piece("tool", t) for t in tools), *(Piece("system", s) for s in system)),
+        pieces=(
+            *(RequestPart("tool", t) for t in tools),
+            *(RequestPart("system", s) for s in system),
+        ),
         opening=opening + b',"contents":[',
         closing=b"]" + (b"," + encode_utf8(model.params) if model.params else b"") + b"}",
     )
 
 
-def _tool(tool: ToolSpec) -> bytes:
+def _encode_gemini_tool(tool: ToolSpec) -> bytes:
     name, said, schema = (
         quote_json(tool.name),
         quote_json(tool.description),
@@ -151,92 +165,106 @@ def _tool(tool: ToolSpec) -> bytes:
     return b'{"name":%s,"description":%s,"parametersJsonSchema":%s}' % (name, said, schema)
 
 
-def _result(fact: Result, call: Call) -> bytes:
-    told = [b if isinstance(b, Text) else Text(note(b, "see below")) for b in fact.content]
+def _encode_function_response(fact: Result, call: Call) -> bytes:
+    told = [
+        b if isinstance(b, Text) else Text(media_placeholder(b, "see below")) for b in fact.content
+    ]
     text = extract_text(tuple(told))
     member = b"error" if fact.error else b"output"
-    said = b'{"%s":%s}' % (member, quote_json(text if text.strip() else NO_OUTPUT))
-    inside = b'%s"name":%s,"response":%s' % (_id(call), quote_json(tool_name(call.name)), said)
+    said = b'{"%s":%s}' % (member, quote_json(text if text.strip() else NO_OUTPUT_TEXT))
+    inside = b'%s"name":%s,"response":%s' % (
+        _encode_call_id_member(call),
+        quote_json(make_legal_tool_name(call.name)),
+        said,
+    )
     return b'{"functionResponse":{' + inside + b"}}"
 
 
-def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
-    parts = list(_encode_parts(fact.content))
+def _encode_gemini_reply(fact: Assistant, *, before: str) -> Iterator[RequestPart]:
+    parts = list(_encode_gemini_parts(fact.content))
     if parts and not before:
-        yield Piece("user", _text(STARTED_BEFORE))
-    yield from (Piece("model", part) for part in parts)
+        yield RequestPart("user", _encode_text_part(STARTED_EARLIER_TEXT))
+    yield from (RequestPart("model", part) for part in parts)
     open_end = bool(parts) or before == "model"
     if fact.stop == "pause" and open_end and not extract_calls(fact.content):
-        yield Piece("user", _text(GO_ON))
+        yield RequestPart("user", _encode_text_part(CONTINUE_TEXT))
 
 
-def _encode_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
+def _encode_gemini_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
     """Encode the parts of a reply, with the members that stood beside each text."""
     beside, first = b"", True
     for block in content:
         match block:
             case Opaque(protocol="gemini", kind="part"):
-                yield from _empty(beside)
+                yield from _flush_part_members(beside)
                 beside = b"," + encode_utf8(block.raw)[1:-1]
                 continue
             case Opaque(protocol="gemini"):
-                yield from _empty(beside)
+                yield from _flush_part_members(beside)
                 yield encode_utf8(block.raw)
             case Call():
-                yield from _empty(beside)
-                yield _encode_call(block, first=first)
+                yield from _flush_part_members(beside)
+                yield _encode_function_call(block, first=first)
                 first = False
-            case _ if (text := spoken(block)).strip() or (text and beside):
-                yield _text(text, beside)
+            case _ if (text := text_of_block(block)).strip() or (text and beside):
+                yield _encode_text_part(text, beside)
             case _:
                 continue
         beside = b""
-    yield from _empty(beside)
+    yield from _flush_part_members(beside)
 
 
-def _empty(beside: bytes) -> Iterator[bytes]:
+def _flush_part_members(beside: bytes) -> Iterator[bytes]:
     """Encode members that stood beside no text."""
     if beside:
-        yield _text("", beside)
+        yield _encode_text_part("", beside)
 
 
-def _encode_call(call: Call, *, first: bool) -> bytes:
-    name, args = quote_json(tool_name(call.name)), ensure_json_object(call.args)
-    said = b'{"functionCall":{%s"name":%s,"args":%s}' % (_id(call), name, args)
-    made = _made(call)
-    signature = UNSIGNED if made is None and first else (made or {}).get("thoughtSignature")
+def _encode_function_call(call: Call, *, first: bool) -> bytes:
+    name, args = quote_json(make_legal_tool_name(call.name)), ensure_json_object(call.args)
+    said = b'{"functionCall":{%s"name":%s,"args":%s}' % (_encode_call_id_member(call), name, args)
+    made = _gemini_call_members(call)
+    signature = (
+        UNSIGNED_CALL_SIGNATURE if made is None and first else (made or {}).get("thoughtSignature")
+    )
     signed = b"" if signature is None else b',"thoughtSignature":' + bytes(signature)
     return said + signed + b"}"
 
 
-def _id(call: Call) -> bytes:
+def _encode_call_id_member(call: Call) -> bytes:
     """Encode a call's id, if Gemini itself gave it one."""
-    id = (_made(call) or {}).get("id")
+    id = (_gemini_call_members(call) or {}).get("id")
     return b"" if id is None else b'"id":' + bytes(id) + b","
 
 
-def _made(call: Call) -> JsonMembers | None:
+def _gemini_call_members(call: Call) -> JsonMembers | None:
     """Return Gemini's own members of a call; None if another model made it."""
-    extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(MINE)
+    extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(GEMINI_PROTOCOL)
     return None if extra is None else split_members(bytes(extra))
 
 
-def _text(text: str, beside: bytes = b"") -> bytes:
+def _encode_text_part(text: str, beside: bytes = b"") -> bytes:
     return b'{"text":' + quote_json(text) + beside + b"}"
 
 
 # Gemini: how a reply is heard.
 
 
-STOPS: dict[str, StopReason] = {"STOP": "end", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
-REFUSALS = frozenset(
+GEMINI_STOP_REASONS: dict[str, StopReason] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "pause",
+}
+GEMINI_REFUSALS = frozenset(
     ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY")
 )
-BOTCHED = frozenset(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"))
+GEMINI_MALFORMED_STOPS = frozenset(
+    ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL")
+)
 """The model made a call that nobody can read: another try may go well."""
 
 
-class _Run:
+class _TextRun:
     """Consecutive text, or thoughts, that came in parts."""
 
     def __init__(self, *, thought: bool) -> None:
@@ -244,34 +272,34 @@ class _Run:
         self.text: list[str] = []
         self.beside: JsonMembers = {}
 
-    def blocks(self) -> Iterator[AnyBlock]:
+    def build_blocks(self) -> Iterator[AnyBlock]:
         text = "".join(self.text)
         if self.thought:
             said = {"text": text, "thought": True, **self.beside}
-            yield Opaque(MINE, "thinking", msgspec.json.encode(said).decode(), text)
+            yield Opaque(GEMINI_PROTOCOL, "thinking", msgspec.json.encode(said).decode(), text)
             return
         if self.beside:
-            yield Opaque(MINE, BESIDE, "{" + join_members(self.beside) + "}")
+            yield Opaque(GEMINI_PROTOCOL, PART_EXTRA_KIND, "{" + join_members(self.beside) + "}")
         if text:
             yield Text(text)
 
 
-class _Content(msgspec.Struct):
+class _GeminiContent(msgspec.Struct):
     parts: list[msgspec.Raw] = []
 
 
-class _Candidate(msgspec.Struct):
-    content: _Content | None = None
+class _GeminiCandidate(msgspec.Struct):
+    content: _GeminiContent | None = None
 
 
-class _Chunk(msgspec.Struct):
-    candidates: list[_Candidate] = []
+class _GeminiChunk(msgspec.Struct):
+    candidates: list[_GeminiCandidate] = []
 
 
-_chunks = msgspec.json.Decoder(_Chunk)
+_gemini_chunk_decoder = msgspec.json.Decoder(_GeminiChunk)
 
 
-class GeminiReply:
+class GeminiReplyParser:
     """A parser of Gemini's stream chunks that builds up one reply."""
 
     done = False
@@ -281,34 +309,38 @@ class GeminiReply:
         self._size = size
         self._id = ""
         self._model = ""
-        self._said: list[_Run | AnyBlock] = []
+        self._said: list[_TextRun | AnyBlock] = []
         self._usage: dict[str, Any] = {}
         self._finish = ""
         self._detail = ""
         self._grounds: dict[str, Any] = {}
 
-    def event(self, event: Event) -> Iterator[StreamDelta]:
+    def parse_event(self, event: SseEvent) -> Iterator[StreamDelta]:
         """Parse one chunk."""
         if data := event.data.strip():
-            yield from self._take(data)
+            yield from self._parse_gemini_chunk(data)
 
-    def whole(self, body: bytes) -> None:
+    def parse_body(self, body: bytes) -> None:
         """Parse a reply that was not streamed."""
-        list(self._take(body))
+        list(self._parse_gemini_chunk(body))
 
-    def reply(self) -> Reply:
+    def build_reply(self) -> Reply:
         """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self._finish:
-            raise Problem("garbled", "The stream ended before the reply was complete.")
-        if self._finish in BOTCHED:
-            raise Problem("garbled", self._detail or f"The model stopped: {self._finish}.")
-        content = tuple(b for said in self._said for b in _blocks(said))
-        stop = "refusal" if self._finish in REFUSALS else STOPS.get(self._finish, "unknown")
+            raise ApiError("garbled", "The stream ended before the reply was complete.")
+        if self._finish in GEMINI_MALFORMED_STOPS:
+            raise ApiError("garbled", self._detail or f"The model stopped: {self._finish}.")
+        content = tuple(b for said in self._said for b in _blocks_of_run(said))
+        stop = (
+            "refusal"
+            if self._finish in GEMINI_REFUSALS
+            else GEMINI_STOP_REASONS.get(self._finish, "unknown")
+        )
         if stop == "end" and extract_calls(content):
             stop = "calls"
-        usage = _usage(self._usage) or guess(content, size=self._size)
+        usage = _parse_gemini_usage(self._usage) or estimate_reply_usage(content, size=self._size)
         searches = len(as_list(self._grounds.get("webSearchQueries")))
-        detail = self._detail or ("" if self._finish in STOPS else self._finish)
+        detail = self._detail or ("" if self._finish in GEMINI_STOP_REASONS else self._finish)
         return Reply(
             content,
             stop,
@@ -316,23 +348,23 @@ class GeminiReply:
             id=self._id,
             model=self._model,
             detail=detail,
-            hits=merged(grounded(self._grounds)),
+            hits=merge_hits(collect_grounding_hits(self._grounds)),
         )
 
-    def _take(self, data: bytes) -> Iterator[StreamDelta]:
-        chunk = decode(data)
+    def _parse_gemini_chunk(self, data: bytes) -> Iterator[StreamDelta]:
+        chunk = decode_stream_object(data)
         if chunk.get("error"):
-            raise streamed(chunk["error"], protocol="gemini")
+            raise parse_stream_error(chunk["error"], protocol="gemini")
         if not self._id:
             self._id = as_string(chunk.get("responseId")) or "reply"
             self._model = as_string(chunk.get("modelVersion"))
-            yield Began(self._id, self._model)
+            yield ReplyBegan(self._id, self._model)
         self._usage |= as_object(chunk.get("usageMetadata"))
-        for part in _decode_parts(data):
-            yield from self._part(part)
-        self._ends(chunk)
+        for part in _decode_gemini_parts(data):
+            yield from self._read_part(part)
+        self._read_finish(chunk)
 
-    def _ends(self, chunk: dict[str, Any]) -> None:
+    def _read_finish(self, chunk: dict[str, Any]) -> None:
         candidate = as_object(next(iter(as_list(chunk.get("candidates"))), None))
         blocked = as_string(as_object(chunk.get("promptFeedback")).get("blockReason"))
         self._grounds |= as_object(candidate.get("groundingMetadata"))
@@ -341,28 +373,28 @@ class GeminiReply:
         if blocked:
             self._finish, self._detail = "SAFETY", f"the prompt was blocked: {blocked}"
 
-    def _part(self, part: JsonMembers) -> Iterator[StreamDelta]:
+    def _read_part(self, part: JsonMembers) -> Iterator[StreamDelta]:
         index = len(self._said)
         if "functionCall" in part:
-            call = _decode_call(part, made_id(self._id, index))
+            call = _decode_function_call(part, make_call_id(self._id, index))
             self._said.append(call)
             yield BlockBegan(index, "call", id=call.id, name=call.name)
             yield Grew(index, "call", call.args)
             yield BlockEnded(index)
         elif "text" in part:
-            yield from self._words(part)
+            yield from self._read_text_part(part)
         else:
-            kind = next((name for name in part if name != "thoughtSignature"), BESIDE)
-            self._said.append(Opaque(MINE, kind, msgspec.json.encode(part).decode()))
+            kind = next((name for name in part if name != "thoughtSignature"), PART_EXTRA_KIND)
+            self._said.append(Opaque(GEMINI_PROTOCOL, kind, msgspec.json.encode(part).decode()))
 
-    def _words(self, part: JsonMembers) -> Iterator[StreamDelta]:
+    def _read_text_part(self, part: JsonMembers) -> Iterator[StreamDelta]:
         """Append text to the last run, unless that one is already signed."""
         text = as_string(msgspec.json.decode(part["text"]))
         thought = bytes(part.get("thought", msgspec.Raw(b"false"))) == b"true"
         kind = "thinking" if thought else "text"
         run = self._said[-1] if self._said else None
-        if not isinstance(run, _Run) or run.thought != thought or run.beside:
-            run = _Run(thought=thought)
+        if not isinstance(run, _TextRun) or run.thought != thought or run.beside:
+            run = _TextRun(thought=thought)
             self._said.append(run)
             yield BlockBegan(len(self._said) - 1, kind)
         run.text.append(text)
@@ -371,17 +403,17 @@ class GeminiReply:
             yield Grew(len(self._said) - 1, kind, text)
 
 
-def _decode_parts(data: bytes) -> list[JsonMembers]:
+def _decode_gemini_parts(data: bytes) -> list[JsonMembers]:
     """Decode the parts of the first candidate, each as its raw members."""
     try:
-        first = next(iter(_chunks.decode(data).candidates), None)
+        first = next(iter(_gemini_chunk_decoder.decode(data).candidates), None)
         raw = first.content.parts if first and first.content else []
         return [split_members(bytes(part)) for part in raw]
     except msgspec.ValidationError as error:
-        raise Problem("garbled", f"A chunk of the stream is not valid: {error}") from error
+        raise ApiError("garbled", f"A chunk of the stream is not valid: {error}") from error
 
 
-def _decode_call(part: JsonMembers, made: str) -> Call:
+def _decode_function_call(part: JsonMembers, made: str) -> Call:
     inside = split_members(bytes(part["functionCall"]))
     signature = {k: v for k, v in part.items() if k == "thoughtSignature"}
     named = {k: v for k, v in inside.items() if k == "id" and len(bytes(v)) > len('""')}
@@ -390,18 +422,18 @@ def _decode_call(part: JsonMembers, made: str) -> Call:
         id=id or made,
         name=as_string(msgspec.json.decode(inside.get("name", msgspec.Raw(b'""')))),
         args=bytes(inside.get("args", msgspec.Raw(b"{}"))).decode(),
-        extra=f'"{MINE}":{{{join_members(named | signature)}}}',
+        extra=f'"{GEMINI_PROTOCOL}":{{{join_members(named | signature)}}}',
     )
 
 
-def _blocks(said: _Run | AnyBlock) -> Iterator[AnyBlock]:
-    if isinstance(said, _Run):
-        yield from said.blocks()
+def _blocks_of_run(said: _TextRun | AnyBlock) -> Iterator[AnyBlock]:
+    if isinstance(said, _TextRun):
+        yield from said.build_blocks()
     else:
         yield said
 
 
-def _usage(usage: dict[str, Any]) -> Usage | None:
+def _parse_gemini_usage(usage: dict[str, Any]) -> Usage | None:
     """Parse the token counts without overlap; None if there are none."""
     prompt = read_count(usage, "promptTokenCount") + read_count(usage, "toolUsePromptTokenCount")
     thoughts = read_count(usage, "thoughtsTokenCount")

@@ -17,45 +17,47 @@ from travois.core.json import as_list, as_object
 
 
 @cache
-def schema(struct: type[msgspec.Struct]) -> str:
+def build_json_schema(struct: type[msgspec.Struct]) -> str:
     """Build a struct's schema as compact JSON, always the same text for the same struct."""
     whole = msgspec.json.schema(struct)
-    return msgspec.json.encode(_inline_node(whole, as_object(whole.get("$defs")))).decode()
+    return msgspec.json.encode(_inline_schema_node(whole, as_object(whole.get("$defs")))).decode()
 
 
-def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Inline one node without references, titles and nulls; field descriptions are kept."""
     said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
     if not said.get("required"):
         said.pop("required", None)
     if "$ref" in node:
-        return said | _inline_node(_struct(node, named), named)
+        return said | _inline_schema_node(_resolve_struct_ref(node, named), named)
     if "anyOf" in node:
-        said |= _either(node, named)
+        said |= _inline_choices(node, named)
     if "enum" in node and all(isinstance(one, str) for one in as_list(node["enum"])):
         said["type"] = "string"
     if node.get("default"):
         said["default"] = node["default"]
     if "items" in said:
-        said["items"] = _inline_node(as_object(said["items"]), named)
+        said["items"] = _inline_schema_node(as_object(said["items"]), named)
     if "properties" in said:
         fields = as_object(said["properties"]).items()
         told = ((name, as_object(field)) for name, field in fields)
         said["properties"] = {
-            name: _inline_node(field, named) for name, field in told if not field.get("x-hidden")
+            name: _inline_schema_node(field, named)
+            for name, field in told
+            if not field.get("x-hidden")
         }
     return said
 
 
-def _struct(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+def _resolve_struct_ref(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Resolve a reference, without the class docstring: it is not written for the model."""
     struct = as_object(named[str(node["$ref"]).removeprefix("#/$defs/")])
     return {k: v for k, v in struct.items() if k not in ("title", "description")}
 
 
-def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+def _inline_choices(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Return the choices except null: an argument that may be absent is just not required."""
-    choices = [_inline_node(as_object(one), named) for one in as_list(node["anyOf"])]
+    choices = [_inline_schema_node(as_object(one), named) for one in as_list(node["anyOf"])]
     real = [one for one in choices if one.get("type") != "null"]
     return real[0] if len(real) == 1 else {"anyOf": real}
 
@@ -63,110 +65,114 @@ def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
 # Whether a value is what a JSON schema asks for, in words that a model can act on.
 
 
-MOST = 10
+MAX_FLAWS = 10
 """The most flaws that are reported at once."""
-DEEPEST = 60
-STEPS = 20_000
+MAX_CHECK_DEPTH = 60
+MAX_CHECK_STEPS = 20_000
 """The most rules that are checked, so that a recursive schema ends."""
-Patterns = Literal["checked", "skipped"]
+PatternMode = Literal["checked", "skipped"]
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _whole(value: object) -> bool:
+def _is_whole_number(value: object) -> bool:
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-TYPES: dict[str, Callable[[object], bool]] = {
+TYPE_CHECKS: dict[str, Callable[[object], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "integer": _whole,
-    "number": _number,
+    "integer": _is_whole_number,
+    "number": _is_number,
 }
 
 
-class Check(msgspec.Struct, frozen=True):
+class SchemaCheck(msgspec.Struct, frozen=True):
     """A schema being checked against one value."""
 
     root: object
-    patterns: Patterns
+    patterns: PatternMode
     steps: Iterator[int]
     """The steps that are left."""
 
 
-def flaws(value: object, schema: object, *, patterns: Patterns = "checked") -> tuple[str, ...]:
+def find_schema_flaws(
+    value: object, schema: object, *, patterns: PatternMode = "checked"
+) -> tuple[str, ...]:
     """Find what is wrong with a value, in words that a model can act on; empty if valid."""
-    check = Check(schema, patterns, iter(range(STEPS)))
-    return tuple(islice(_flaws(value, schema, "", check=check, depth=0), MOST))
+    check = SchemaCheck(schema, patterns, iter(range(MAX_CHECK_STEPS)))
+    return tuple(islice(_check_value(value, schema, "", check=check, depth=0), MAX_FLAWS))
 
 
-def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) -> Iterator[str]:
+def _check_value(
+    value: object, schema: object, at: str, *, check: SchemaCheck, depth: int
+) -> Iterator[str]:
     if schema is False:
         yield f"{at or '/'} is not allowed"
     rules = as_object(schema)
-    if depth > DEEPEST or not rules or next(check.steps, None) is None:
+    if depth > MAX_CHECK_DEPTH or not rules or next(check.steps, None) is None:
         return
 
-    def within(inner: object, rule: object, place: str) -> Iterator[str]:
-        return _flaws(inner, rule, place, check=check, depth=depth + 1)
+    def check_inner(inner: object, rule: object, place: str) -> Iterator[str]:
+        return _check_value(inner, rule, place, check=check, depth=depth + 1)
 
     if isinstance(rules.get("$ref"), str):
-        yield from within(value, _found(check.root, rules["$ref"]), at)
-    yield from _check_plain(value, rules, at or "/")
+        yield from check_inner(value, _follow_reference(check.root, rules["$ref"]), at)
+    yield from _check_scalar(value, rules, at or "/")
     if check.patterns == "checked":
-        yield from _pattern(value, rules, at or "/")
-    if TYPES["object"](value):
-        yield from _members(as_object(value), rules, at, within)
-    if TYPES["array"](value):
-        yield from _items(as_list(value), rules, at, within)
-    yield from _choices(value, rules, at, within)
+        yield from _check_pattern(value, rules, at or "/")
+    if TYPE_CHECKS["object"](value):
+        yield from _check_members(as_object(value), rules, at, check_inner)
+    if TYPE_CHECKS["array"](value):
+        yield from _check_items(as_list(value), rules, at, check_inner)
+    yield from _check_choices(value, rules, at, check_inner)
 
 
-Within = Callable[[object, object, str], Iterator[str]]
+CheckInner = Callable[[object, object, str], Iterator[str]]
 
 
-def _check_plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+def _check_scalar(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
     """Check the rules that need no look inside."""
     wanted = rules.get("type")
     kinds = [wanted] if isinstance(wanted, str) else as_list(wanted)
-    known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
-    if known and not any(TYPES[kind](value) for kind in known):
-        yield f"{at} must be {' or '.join(known)}, not {_kind(value)}"
-    if "enum" in rules and not any(_same(value, one) for one in as_list(rules["enum"])):
+    known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPE_CHECKS]
+    if known and not any(TYPE_CHECKS[kind](value) for kind in known):
+        yield f"{at} must be {' or '.join(known)}, not {_json_type_name(value)}"
+    if "enum" in rules and not any(_is_same_value(value, one) for one in as_list(rules["enum"])):
         yield f"{at} must be one of {rules['enum']}"
-    if "const" in rules and not _same(value, rules["const"]):
+    if "const" in rules and not _is_same_value(value, rules["const"]):
         yield f"{at} must be {rules['const']!r}"
     if isinstance(value, str):
-        yield from _bounded(len(value), rules, at, ("minLength", "maxLength"), "characters")
-    if _number(value):
-        yield from _bounded(value, rules, at, ("minimum", "maximum"), "")
+        yield from _check_bounds(len(value), rules, at, ("minLength", "maxLength"), "characters")
+    if _is_number(value):
+        yield from _check_bounds(value, rules, at, ("minimum", "maximum"), "")
 
 
-def _pattern(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+def _check_pattern(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
     pattern = rules.get("pattern")
-    if isinstance(value, str) and isinstance(pattern, str) and not _matches(pattern, value):
+    if isinstance(value, str) and isinstance(pattern, str) and not _matches_pattern(pattern, value):
         yield f"{at} must match {pattern}"
 
 
-def _bounded(
+def _check_bounds(
     size: Any, rules: dict[str, Any], at: str, names: tuple[str, str], unit: str
 ) -> Iterator[str]:
     low, high = (rules.get(name) for name in names)
-    if _number(low) and size < low:
+    if _is_number(low) and size < low:
         yield f"{at} must be at least {low} {unit}".rstrip()
-    if _number(high) and size > high:
+    if _is_number(high) and size > high:
         yield f"{at} must be at most {high} {unit}".rstrip()
 
 
-def _members(
-    value: dict[str, Any], rules: dict[str, Any], at: str, within: Within
+def _check_members(
+    value: dict[str, Any], rules: dict[str, Any], at: str, within: CheckInner
 ) -> Iterator[str]:
     known = as_object(rules.get("properties"))
     closed = rules.get("additionalProperties") is False and "patternProperties" not in rules
@@ -181,15 +187,19 @@ def _members(
             yield from within(inner, rules.get("additionalProperties"), f"{at}/{name}")
 
 
-def _items(value: list[Any], rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
-    yield from _bounded(len(value), rules, at or "/", ("minItems", "maxItems"), "items")
+def _check_items(
+    value: list[Any], rules: dict[str, Any], at: str, within: CheckInner
+) -> Iterator[str]:
+    yield from _check_bounds(len(value), rules, at or "/", ("minItems", "maxItems"), "items")
     first = as_list(rules.get("prefixItems"))
     for number, inner in enumerate(value):
         rule = first[number] if number < len(first) else rules.get("items")
         yield from within(inner, rule, f"{at}/{number}")
 
 
-def _choices(value: object, rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
+def _check_choices(
+    value: object, rules: dict[str, Any], at: str, within: CheckInner
+) -> Iterator[str]:
     for rule in as_list(rules.get("allOf")):
         yield from within(value, rule, at)
     for name in ("anyOf", "oneOf"):
@@ -200,7 +210,7 @@ def _choices(value: object, rules: dict[str, Any], at: str, within: Within) -> I
             yield f"{at or '/'} matches more than one of the allowed schemas"
 
 
-def _found(root: object, reference: str) -> object:
+def _follow_reference(root: object, reference: str) -> object:
     """Follow a reference within the schema; anything else has no rules."""
     node = root
     for word in reference.removeprefix("#").strip("/").split("/") if "#" in reference else ():
@@ -208,16 +218,16 @@ def _found(root: object, reference: str) -> object:
     return node if node is not root or reference == "#" else {}
 
 
-def _same(one: object, other: object) -> bool:
+def _is_same_value(one: object, other: object) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _matches(pattern: str, text: str) -> bool:
+def _matches_pattern(pattern: str, text: str) -> bool:
     try:
         return re.search(pattern, text) is not None
     except re.error:
         return True
 
 
-def _kind(value: object) -> str:
-    return next((kind for kind, fits in TYPES.items() if fits(value)), "that")
+def _json_type_name(value: object) -> str:
+    return next((kind for kind, fits in TYPE_CHECKS.items() if fits(value)), "that")

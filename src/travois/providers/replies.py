@@ -12,10 +12,10 @@ from travois.core.facts import Assistant, StopReason
 from travois.core.models import Usage
 from travois.core.tokens import BYTES_PER_TOKEN, block_tokens
 from travois.core.view import View
-from travois.providers.web_search import Hit
+from travois.providers.web_search import SearchHit
 
 
-class Began(msgspec.Struct, frozen=True):
+class ReplyBegan(msgspec.Struct, frozen=True):
     """The start of a reply; `usage` is what the provider knows so far."""
 
     id: str
@@ -49,7 +49,7 @@ class BlockEnded(msgspec.Struct, frozen=True):
     index: int
 
 
-StreamDelta = Began | BlockBegan | Grew | BlockEnded
+StreamDelta = ReplyBegan | BlockBegan | Grew | BlockEnded
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -66,11 +66,11 @@ class Reply(msgspec.Struct, frozen=True):
     """The provider's request id, for its support."""
     left_out: int = 0
     """The number of old tool results that the provider reports as cleared."""
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[SearchHit, ...] = ()
     """The hits of the provider's own web search, and the pages that the text cites."""
 
 
-ProblemKind = Literal[
+ApiErrorKind = Literal[
     "overflow",  # the prompt is too long; `limit` and `tokens` where the provider told
     "output",  # max_tokens is beyond what the model allows; `limit` where told
     "rate",  # too many requests for now
@@ -94,17 +94,17 @@ ProblemKind = Literal[
     "invalid",  # any other refusal of the request
 ]
 
-TRANSIENT: frozenset[ProblemKind] = frozenset(
+RETRYABLE_KINDS: frozenset[ApiErrorKind] = frozenset(
     ("rate", "overloaded", "server", "network", "timeout", "garbled")
 )
 
 
-class Problem(Exception):
+class ApiError(Exception):
     """A failed model request: its kind, its message, and whether to retry."""
 
     def __init__(
         self,
-        kind: ProblemKind,
+        kind: ApiErrorKind,
         message: str,
         *,
         status: int = 0,
@@ -117,12 +117,12 @@ class Problem(Exception):
         refused: bool = False,
     ) -> None:
         super().__init__(message)
-        self.kind: ProblemKind = kind
+        self.kind: ApiErrorKind = kind
         self.message = message
         self.status = status
         self.wait = wait
         """Seconds the server asked us to wait."""
-        self.retry = kind in TRANSIENT if retry is None else retry
+        self.retry = kind in RETRYABLE_KINDS if retry is None else retry
         self.tokens = tokens
         self.limit = limit
         self.field = field
@@ -131,7 +131,7 @@ class Problem(Exception):
         """Whether nobody listens at an address of this machine."""
 
 
-def as_fact(view: View, reply: Reply) -> Assistant:
+def build_assistant_fact(view: View, reply: Reply) -> Assistant:
     """Build the fact of a reply, without calls that were cut off or refused: those never run."""
     content, detail, stop = reply.content, reply.detail, reply.stop
     if stop in ("length", "window") and content and isinstance(content[-1], Call):
@@ -141,7 +141,7 @@ def as_fact(view: View, reply: Reply) -> Assistant:
     if stop == "pause" and not content:
         stop = "end"  # nothing to go on from: the same request would pause for ever
     return Assistant(
-        content=_unique(view, content),
+        content=_make_call_ids_unique(view, content),
         stop=stop,
         usage=reply.usage,
         model=reply.model,
@@ -151,16 +151,16 @@ def as_fact(view: View, reply: Reply) -> Assistant:
     )
 
 
-def _unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
+def _make_call_ids_unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
     """Return the blocks with call ids that this session has not used yet.
 
     Local servers number the calls of each reply from nought; providers refuse repeated ids.
     """
     used: set[str] = set()
-    return tuple(_renamed(block, view.ids, used) for block in content)
+    return tuple(_rename_call(block, view.ids, used) for block in content)
 
 
-def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
+def _rename_call(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
     if not isinstance(block, Call):
         return block
     id, number = block.id or "call_0", len(taken)
@@ -174,7 +174,7 @@ def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
 # Counts of tokens, where servers give them and where they do not.
 
 
-def guess(content: tuple[AnyBlock, ...], *, size: int) -> Usage:
+def estimate_reply_usage(content: tuple[AnyBlock, ...], *, size: int) -> Usage:
     """Estimate the usage of a reply to a request of so many bytes; zero if that is unknown."""
     if not size:
         return Usage(estimated=True)

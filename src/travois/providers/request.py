@@ -14,7 +14,7 @@ from travois.core.view import ViewItem
 Headers = tuple[tuple[str, str], ...]
 
 
-class Piece(NamedTuple):
+class RequestPart(NamedTuple):
     """A cacheable part of a request, in cache order, as its final bytes.
 
     For Anthropic a piece is one content block (or tool, or system block); for chat completions it
@@ -39,7 +39,7 @@ class Request(msgspec.Struct, frozen=True):
     """The digest of the whole body, markers included."""
 
 
-def asked(items: Sequence[ViewItem], index: int, id: str) -> Call:
+def find_call_of_result(items: Sequence[ViewItem], index: int, id: str) -> Call:
     """Find the call that the result at this index answers."""
     replies = (i.fact for i in reversed(items[:index]) if isinstance(i.fact, Assistant))
     made = (call for reply in replies for call in extract_calls(reply.content))
@@ -50,12 +50,12 @@ class PrefixBreak(AssertionError):
     """A request that does not extend the one before it, though nothing moved the prefix."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True):
     """Everything before and after the messages, shared by all requests of an epoch."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RequestPart, ...]
     """The tools, then the system text."""
     opening: bytes
     closing: bytes
@@ -65,20 +65,22 @@ class Head(msgspec.Struct, frozen=True):
     """The role of the message that the opening already ends with, if any."""
 
 
-class Dialect(Protocol):
+class ProtocolEncoder(Protocol):
     """An encoder of views for one provider format and one epoch."""
 
-    head: Head
+    head: RequestHead
     close: bytes
     """The bytes that end the last message."""
 
-    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterable[Piece]:
+    def encode_item(
+        self, items: Sequence[ViewItem], index: int, *, before: str
+    ) -> Iterable[RequestPart]:
         """Encode item `index` as parts; `before` is the role of the part before them.
 
         Only what stands before the item may matter, or that it is the last of its batch.
         """
         ...
 
-    def glue(self, before: str, role: str) -> bytes:
+    def encode_separator(self, before: str, role: str) -> bytes:
         """Return the bytes between a part and the one before it."""
         ...

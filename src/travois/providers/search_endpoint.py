@@ -17,16 +17,16 @@ from travois.core.errors import UserError
 from travois.core.json import as_list, as_object, as_string
 from travois.permissions.hosts import rule_mentions_url
 from travois.ports.web_search import SearchQuery, SearchResults
-from travois.providers.http.fetch import HttpxWeb, Message
-from travois.providers.web_search import Hit
+from travois.providers.http.fetch import HttpxWeb, WebRequest
+from travois.providers.web_search import SearchHit
 
-COUNT = 10
-LARGEST = 2 * 1024 * 1024
-SECONDS = 20.0
-FIX = "See docs/web.md for the webSearch settings."
+SEARCH_RESULT_COUNT = 10
+MAX_SEARCH_BYTES = 2 * 1024 * 1024
+SEARCH_TIMEOUT = 20.0
+SEARCH_FIX = "See docs/web.md for the webSearch settings."
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class SearchEndpoint(msgspec.Struct, frozen=True):
     """The search endpoint: its URL, its key, and the paths of the results in its answer."""
 
     url: str = ""
@@ -42,10 +42,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     date: str = "date"
 
 
-KINDS = {
-    "json": Endpoint(),
-    "searxng": Endpoint(path="/search?q={query}&format=json", date="publishedDate"),
-    "brave": Endpoint(
+SEARCH_KINDS = {
+    "json": SearchEndpoint(),
+    "searxng": SearchEndpoint(path="/search?q={query}&format=json", date="publishedDate"),
+    "brave": SearchEndpoint(
         url="https://api.search.brave.com",
         path="/res/v1/web/search?q={query}&count={count}",
         key_env="BRAVE_API_KEY",
@@ -54,7 +54,7 @@ KINDS = {
         text="description",
         date="age",
     ),
-    "tavily": Endpoint(
+    "tavily": SearchEndpoint(
         url="https://api.tavily.com",
         path="/search",
         key_env="TAVILY_API_KEY",
@@ -68,72 +68,81 @@ KINDS = {
 class EndpointSearch:
     """A web search that asks an endpoint."""
 
-    def __init__(self, at: Endpoint, env: Mapping[str, str]) -> None:
+    def __init__(self, at: SearchEndpoint, env: Mapping[str, str]) -> None:
         self._at = at
         self._env = env
         self._web = HttpxWeb(allow_private="yes", env=env)
 
     async def search(self, wanted: SearchQuery) -> SearchResults:
         """Search for pages; raises OSError."""
-        at, query = self._at, _query(wanted)
+        at, query = self._at, _build_search_query(wanted)
         key = self._env.get(at.key_env, "").strip() if at.key_env else ""
         if at.key_env and not key:
             raise OSError(f"no API key for web search: {at.key_env} is not set")
-        url = _filled(at.url, quote(query, safe=""))
+        url = _fill_query(at.url, quote(query, safe=""))
         name, _, value = at.header.replace("{key}", key).partition(":")
         headers = ((name.strip(), value.strip()),) if at.header else ()
-        body = _filled(at.body, msgspec.json.encode(query).decode()[1:-1]).encode()
-        page = await self._web.send(url, Message(headers, body), limit=LARGEST, timeout=SECONDS)
+        body = _fill_query(at.body, msgspec.json.encode(query).decode()[1:-1]).encode()
+        page = await self._web.send(
+            url, WebRequest(headers, body), limit=MAX_SEARCH_BYTES, timeout=SEARCH_TIMEOUT
+        )
         if page.status != 200 or page.truncated:
             odd = "too much data" if page.truncated else f"status {page.status}"
             raise OSError(f"the search endpoint returned {odd}")
-        return SearchResults(tuple(hit for hit in _hits(at, page.body) if _fits(hit, wanted)))
+        return SearchResults(
+            tuple(
+                hit for hit in _parse_search_hits(at, page.body) if _is_on_wanted_host(hit, wanted)
+            )
+        )
 
 
-def endpoint(kind: str, given: Mapping[str, object]) -> Endpoint:
+def resolve_search_endpoint(kind: str, given: Mapping[str, object]) -> SearchEndpoint:
     """Resolve the endpoint that settings describe; raises `UserError` if it is not valid."""
-    usual = KINDS[kind]
+    usual = SEARCH_KINDS[kind]
     said = {name: value for name, value in given.items() if value and hasattr(usual, name)}
-    at = msgspec.convert({**msgspec.structs.asdict(usual), **said}, Endpoint)
+    at = msgspec.convert({**msgspec.structs.asdict(usual), **said}, SearchEndpoint)
     url = at.url if "{query}" in at.url or not at.path else at.url.rstrip("/") + at.path
     if not re.fullmatch(r"https?://[!-~]+", url):
         what = f"webSearch.url is not a valid URL: {url!r}" if url else "webSearch.url is not set"
-        raise UserError(what, fix=FIX)
+        raise UserError(what, fix=SEARCH_FIX)
     if "{query}" not in url + at.body:
-        raise UserError("webSearch has no {query} in its url or body", fix=FIX)
+        raise UserError("webSearch has no {query} in its url or body", fix=SEARCH_FIX)
     return replace(at, url=url)
 
 
-def _query(wanted: SearchQuery) -> str:
+def _build_search_query(wanted: SearchQuery) -> str:
     """Build the query with its hosts, in the syntax of search engines."""
     only = " OR ".join(f"site:{host}" for host in wanted.only)
     never = (f"-site:{host}" for host in wanted.never)
     return " ".join(filter(None, (wanted.query, only, *never)))
 
 
-def _filled(text: str, query: str) -> str:
-    return text.replace("{count}", str(COUNT)).replace("{query}", query)
+def _fill_query(text: str, query: str) -> str:
+    return text.replace("{count}", str(SEARCH_RESULT_COUNT)).replace("{query}", query)
 
 
-def _hits(at: Endpoint, body: bytes) -> list[Hit]:
+def _parse_search_hits(at: SearchEndpoint, body: bytes) -> list[SearchHit]:
     try:
-        found = _at(msgspec.json.decode(body), at.results)
+        found = _value_at_path(msgspec.json.decode(body), at.results)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise OSError("the search endpoint returned invalid JSON") from None
     if found is None:
         raise OSError(f"the search endpoint returned no list at {at.results!r}")
     shown = (at.link, at.title, at.text, at.date)
-    hits = [Hit(*(as_string(_at(row, name)) for name in shown)) for row in as_list(found)]
+    hits = [
+        SearchHit(*(as_string(_value_at_path(row, name)) for name in shown))
+        for row in as_list(found)
+    ]
     return [hit for hit in hits if re.match("https?://", hit.url)]
 
 
-def _at(value: object, path: str) -> object:
+def _value_at_path(value: object, path: str) -> object:
     """Return the value at a dotted path, as in `web.results`."""
     for name in path.split("."):
         value = as_object(value).get(name)
     return value
 
 
-def _fits(hit: Hit, wanted: SearchQuery) -> bool:
+def _is_on_wanted_host(hit: SearchHit, wanted: SearchQuery) -> bool:
     among = any(rule_mentions_url(f"domain:{host}", hit.url) for host in wanted.only)
     return among or not wanted.only

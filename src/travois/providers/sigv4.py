@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
-ALGORITHM = "AWS4-HMAC-SHA256"
+SIGNING_ALGORITHM = "AWS4-HMAC-SHA256"
 Headers = tuple[tuple[str, str], ...]
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class AwsCredentials(msgspec.Struct, frozen=True):
     """AWS credentials; never written to a log."""
 
     key: str
@@ -23,31 +23,35 @@ class Credentials(msgspec.Struct, frozen=True):
     region: str = "us-east-1"
 
 
-class Scope(msgspec.Struct, frozen=True):
+class SigningScope(msgspec.Struct, frozen=True):
     """The region and the service that a signature is valid for."""
 
     region: str
     service: str
 
 
-def credentials(environ: Mapping[str, str]) -> Credentials | None:
+def read_aws_credentials(environ: Mapping[str, str]) -> AwsCredentials | None:
     """Read AWS credentials from the environment; None if there are none."""
 
-    def named(*names: str) -> str:
+    def read_aws_variable(*names: str) -> str:
         return next((value for n in names if (value := environ.get(f"AWS_{n}", "").strip())), "")
 
-    key, secret = named("ACCESS_KEY_ID"), named("SECRET_ACCESS_KEY")
-    region = named("REGION", "DEFAULT_REGION") or "us-east-1"
-    return Credentials(key, secret, named("SESSION_TOKEN"), region) if key and secret else None
+    key, secret = read_aws_variable("ACCESS_KEY_ID"), read_aws_variable("SECRET_ACCESS_KEY")
+    region = read_aws_variable("REGION", "DEFAULT_REGION") or "us-east-1"
+    return (
+        AwsCredentials(key, secret, read_aws_variable("SESSION_TOKEN"), region)
+        if key and secret
+        else None
+    )
 
 
-def signed(
+def sign_aws_request(
     url: str,
     headers: Headers,
     *,
     body: bytes,
-    by: Credentials,
-    scope: Scope,
+    by: AwsCredentials,
+    scope: SigningScope,
     now: float,
     method: str = "POST",
 ) -> Headers:
@@ -63,8 +67,8 @@ def signed(
     canonical = "\n".join(
         (
             method,
-            _path(url),
-            _query(url),
+            _canonical_path(url),
+            _canonical_query(url),
             *(f"{name}:{value}" for name, value in told),
             "",
             names,
@@ -72,23 +76,23 @@ def signed(
         )
     )
     where = f"{date[:8]}/{scope.region}/{scope.service}/aws4_request"
-    text = "\n".join((ALGORITHM, date, where, sha256(canonical.encode()).hexdigest()))
-    signature = hmac.new(_key(by, date[:8], scope), text.encode(), sha256).hexdigest()
-    proof = f"{ALGORITHM} Credential={by.key}/{where}, SignedHeaders={names}, Signature={signature}"
+    text = "\n".join((SIGNING_ALGORITHM, date, where, sha256(canonical.encode()).hexdigest()))
+    signature = hmac.new(_signing_key(by, date[:8], scope), text.encode(), sha256).hexdigest()
+    proof = f"{SIGNING_ALGORITHM} Credential={by.key}/{where}, SignedHeaders={names}, Signature={signature}"  # noqa: E501
     return (*dated, ("authorization", proof))
 
 
-def _path(url: str) -> str:
+def _canonical_path(url: str) -> str:
     """Escape each path segment once more than it was sent, as all services but S3 want."""
     return quote(urlsplit(url).path or "/", safe="/-_.~")
 
 
-def _query(url: str) -> str:
+def _canonical_query(url: str) -> str:
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     return "&".join(sorted(f"{quote(k, safe='-_.~')}={quote(v, safe='-_.~')}" for k, v in pairs))
 
 
-def _key(by: Credentials, day: str, scope: Scope) -> bytes:
+def _signing_key(by: AwsCredentials, day: str, scope: SigningScope) -> bytes:
     key = f"AWS4{by.secret}".encode()
     for word in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.new(key, word.encode(), sha256).digest()

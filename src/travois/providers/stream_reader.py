@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 from travois.core.models import ModelCard
-from travois.providers.anthropic_reply import AnthropicReply
-from travois.providers.clouds import EventStream, Surface
-from travois.providers.gemini import GeminiReply
-from travois.providers.http.sse import Event, Frames, Framing, Lines
-from travois.providers.ollama import OllamaReply
-from travois.providers.openai_chat import ChatReply
-from travois.providers.openai_responses import ResponsesReply
+from travois.providers.anthropic_reply import AnthropicReplyParser
+from travois.providers.clouds import AwsEventStreamDecoder, CloudPlatform
+from travois.providers.gemini import GeminiReplyParser
+from travois.providers.http.sse import JsonLinesDecoder, SseDecoder, SseEvent, StreamFraming
+from travois.providers.ollama import OllamaReplyParser
+from travois.providers.openai_chat import ChatReplyParser
+from travois.providers.openai_responses import ResponsesReplyParser
 from travois.providers.replies import Reply, StreamDelta
 
 
-class Reader(Protocol):
+class ReplyReader(Protocol):
     """A reader of one response body; either method may raise `ApiError`."""
 
     @property
@@ -28,30 +28,32 @@ class Reader(Protocol):
         """Take more bytes of the body and return the deltas they complete."""
         ...
 
-    def reply(self) -> Reply:
+    def finish(self) -> Reply:
         """Return the complete reply, once the body has ended."""
         ...
 
 
-class Growing(Protocol):
+class ReplyParser(Protocol):
     """A parser of one provider format that builds up a reply."""
 
     done: bool
 
-    def event(self, event: Event) -> Iterable[StreamDelta]:
+    def parse_event(self, event: SseEvent) -> Iterable[StreamDelta]:
         """Parse one event."""
         ...
 
-    def whole(self, body: bytes) -> None:
+    def parse_body(self, body: bytes) -> None:
         """Parse a reply that was not streamed."""
         ...
 
-    def reply(self) -> Reply:
+    def build_reply(self) -> Reply:
         """Build the finished reply; raises `ApiError` if it is incomplete."""
         ...
 
 
-def reader(model: ModelCard, *, size: int = 0, surface: Surface = "") -> Reader:
+def create_reply_reader(
+    model: ModelCard, *, size: int = 0, surface: CloudPlatform = ""
+) -> ReplyReader:
     """Create a reader for the response of this model to a request of so many bytes.
 
     The size matters only where the server does not count: the usage is then an estimate.
@@ -59,16 +61,16 @@ def reader(model: ModelCard, *, size: int = 0, surface: Surface = "") -> Reader:
     protocol = model.protocol
     match protocol:
         case "anthropic":
-            frames = EventStream() if surface == "bedrock" else None
-            return StreamReader(AnthropicReply(size=size), frames)
+            frames = AwsEventStreamDecoder() if surface == "bedrock" else None
+            return StreamReader(AnthropicReplyParser(size=size), frames)
         case "chat":
-            return StreamReader(ChatReply(model, size=size))
+            return StreamReader(ChatReplyParser(model, size=size))
         case "responses":
-            return StreamReader(ResponsesReply(size=size))
+            return StreamReader(ResponsesReplyParser(size=size))
         case "gemini":
-            return StreamReader(GeminiReply(size=size))
+            return StreamReader(GeminiReplyParser(size=size))
         case "ollama":
-            return StreamReader(OllamaReply(model, size=size), Lines())
+            return StreamReader(OllamaReplyParser(model, size=size), JsonLinesDecoder())
         case _:
             assert_never(protocol)
 
@@ -79,7 +81,7 @@ class StreamReader:
     Where the framing is known to be another one, it is given.
     """
 
-    def __init__(self, growing: Growing, frames: Framing | None = None) -> None:
+    def __init__(self, growing: ReplyParser, frames: StreamFraming | None = None) -> None:
         self._growing = growing
         self._frames = frames
         self._body = bytearray()
@@ -93,21 +95,21 @@ class StreamReader:
     def feed(self, chunk: bytes) -> list[StreamDelta]:
         """Take more bytes; the first that is not white space shows the kind of body."""
         if self._frames is not None:
-            return self._take(self._frames.feed(chunk))
+            return self._parse_events(self._frames.feed(chunk))
         self._body += chunk
         self._start = self._start or chunk.lstrip()[:1]
         if self._start in (b"", b"{"):
             return []
-        self._frames = Frames()
-        return self._take(self._frames.feed(bytes(self._body)))
+        self._frames = SseDecoder()
+        return self._parse_events(self._frames.feed(bytes(self._body)))
 
-    def reply(self) -> Reply:
+    def finish(self) -> Reply:
         """Return the complete reply."""
         if self._frames is not None:
-            self._take(self._frames.finish())
+            self._parse_events(self._frames.finish())
         elif self._body:
-            self._growing.whole(bytes(self._body))
-        return self._growing.reply()
+            self._growing.parse_body(bytes(self._body))
+        return self._growing.build_reply()
 
-    def _take(self, events: list[Event]) -> list[StreamDelta]:
-        return [delta for event in events for delta in self._growing.event(event)]
+    def _parse_events(self, events: list[SseEvent]) -> list[StreamDelta]:
+        return [delta for event in events for delta in self._growing.parse_event(event)]

@@ -11,11 +11,11 @@ from travois.core.content import AnyBlock, Opaque
 from travois.core.json import as_list, as_object, as_string
 from travois.core.models import ApiProtocol
 
-MOST = 5
+MAX_SEARCHES = 5
 """The most searches of a model before it answers."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A page that a search found."""
 
     url: str
@@ -24,7 +24,7 @@ class Hit(msgspec.Struct, frozen=True):
     date: str = ""
 
 
-def asking(
+def encode_web_search_tool(
     protocol: ApiProtocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]
 ) -> str:
     """Encode the request members that let the model search the web."""
@@ -33,7 +33,9 @@ def asking(
         case "anthropic":
             limits = {"allowed_domains": only} if only else {"blocked_domains": never}
             kept = {name: hosts for name, hosts in limits.items() if hosts}
-            asked = {"tools": [{"type": tool, "name": "web_search", "max_uses": MOST, **kept}]}
+            asked = {
+                "tools": [{"type": tool, "name": "web_search", "max_uses": MAX_SEARCHES, **kept}]
+            }
         case "responses":
             filters = {"filters": {"allowed_domains": only}} if only else {}
             asked = {"tools": [{"type": tool, **filters}]}
@@ -44,49 +46,49 @@ def asking(
     return msgspec.json.encode(asked).decode()[1:-1]
 
 
-def merged(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+def merge_hits(hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
     """Merge hits so that each page appears once, with all its texts."""
-    found: dict[str, Hit] = {}
+    found: dict[str, SearchHit] = {}
     for hit in hits:
         known = found.get(hit.url, hit)
         more = known.text and hit.text not in known.text
         text = f"{known.text} … {hit.text}" if more else known.text or hit.text
-        found[hit.url] = Hit(hit.url, known.title or hit.title, text, known.date or hit.date)
+        found[hit.url] = SearchHit(hit.url, known.title or hit.title, text, known.date or hit.date)
     return tuple(hit for hit in found.values() if hit.url)
 
 
-def told(content: Iterable[AnyBlock]) -> Iterator[Hit]:
+def collect_anthropic_hits(content: Iterable[AnyBlock]) -> Iterator[SearchHit]:
     """Collect the hits and citations in blocks of Anthropic's own search."""
     for block in content:
         if not isinstance(block, Opaque) or block.kind not in ("text", "web_search_tool_result"):
             continue
         said = as_object(msgspec.json.decode(block.raw))
         for row in map(as_object, (*as_list(said.get("content")), *as_list(said.get("citations")))):
-            yield _hit(row, text=row.get("cited_text"), date=row.get("page_age"))
+            yield _hit_of_row(row, text=row.get("cited_text"), date=row.get("page_age"))
 
 
-def annotated(parts: Iterable[object]) -> Iterator[Hit]:
+def collect_annotation_hits(parts: Iterable[object]) -> Iterator[SearchHit]:
     """Collect the citations in message annotations, in OpenAI's format."""
     for part in map(as_object, parts):
         for note in map(as_object, as_list(part.get("annotations"))):
             inside = as_object(note.get("url_citation")) or note
-            yield _hit(inside, text=inside.get("content"))
+            yield _hit_of_row(inside, text=inside.get("content"))
 
 
-def grounded(metadata: dict[str, Any]) -> Iterator[Hit]:
+def collect_grounding_hits(metadata: dict[str, Any]) -> Iterator[SearchHit]:
     """Collect the sources in Gemini's grounding metadata."""
     chunks = [
         as_object(as_object(row).get("web")) for row in as_list(metadata.get("groundingChunks"))
     ]
-    yield from (_hit({**chunk, "url": chunk.get("uri")}) for chunk in chunks)
+    yield from (_hit_of_row({**chunk, "url": chunk.get("uri")}) for chunk in chunks)
     for support in map(as_object, as_list(metadata.get("groundingSupports"))):
         text = as_object(support.get("segment")).get("text")
         for number in as_list(support.get("groundingChunkIndices")):
             if isinstance(number, int) and number < len(chunks):
-                yield Hit(as_string(chunks[number].get("uri")), text=as_string(text))
+                yield SearchHit(as_string(chunks[number].get("uri")), text=as_string(text))
 
 
-def _hit(row: dict[str, Any], *, text: object = "", date: object = "") -> Hit:
-    return Hit(
+def _hit_of_row(row: dict[str, Any], *, text: object = "", date: object = "") -> SearchHit:
+    return SearchHit(
         as_string(row.get("url")), as_string(row.get("title")), as_string(text), as_string(date)
     )

@@ -27,8 +27,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.permissions.hosts import rule_allows_url, rule_mentions_url
-from travois.providers.http.client import Tcp, dial
-from travois.providers.http.fetch import Lookup, lookup, public
+from travois.providers.http.client import TcpStream, open_tcp
+from travois.providers.http.fetch import AddressLookup, is_public_address, look_up_addresses
 from travois.sandbox import bridge
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def parse_host_name(host: bytes) -> str:
 
 
 async def read_proxy_request(
-    inlet: BufferedByteReceiveStream, client: Tcp, *, password: str = ""
+    inlet: BufferedByteReceiveStream, client: TcpStream, *, password: str = ""
 ) -> ProxyRequest:
     """Read the client's request. Raises ValueError if it is unsupported or lacks the password."""
     first = await inlet.receive_exactly(1)
@@ -142,7 +142,7 @@ def _split_host_port(text: bytes, port: int) -> tuple[bytes, int]:
 
 
 async def _read_socks_request(
-    inlet: BufferedByteReceiveStream, client: Tcp, password: str
+    inlet: BufferedByteReceiveStream, client: TcpStream, password: str
 ) -> ProxyRequest:
     """Read a SOCKS5 request: with user name and password, or without where the proxy has none."""
     count = await inlet.receive_exactly(1)
@@ -165,7 +165,7 @@ async def _read_socks_request(
 
 
 async def _check_socks_password(
-    inlet: BufferedByteReceiveStream, client: Tcp, password: str
+    inlet: BufferedByteReceiveStream, client: TcpStream, password: str
 ) -> None:
     """Answer the client's user name and password. Raises ValueError if they are wrong."""
     _, size = await inlet.receive_exactly(2)
@@ -197,7 +197,7 @@ METADATA_ADDRESSES = ("168.63.129.16",)
 
 def is_reachable_address(address: str) -> bool:
     """Return whether a command may connect to this address at all."""
-    return public(address) and address not in METADATA_ADDRESSES
+    return is_public_address(address) and address not in METADATA_ADDRESSES
 
 
 class CommandProxy:
@@ -249,7 +249,10 @@ class NetworkProxy:
     """The thread, with an event loop of its own, that serves the proxies of all commands."""
 
     def __init__(
-        self, *, addresses: Lookup = lookup, judge: Callable[[str], bool] = is_reachable_address
+        self,
+        *,
+        addresses: AddressLookup = look_up_addresses,
+        judge: Callable[[str], bool] = is_reachable_address,
     ) -> None:
         self._addresses = addresses
         self._judge = judge
@@ -285,7 +288,7 @@ class NetworkProxy:
             reach = partial(self._connect_if_allowed, door)
             await serve_proxy(listener, reach, refuse=door.add_refusal, password=door.password)
 
-    async def _connect_if_allowed(self, door: CommandProxy, asked: ProxyRequest) -> Tcp:
+    async def _connect_if_allowed(self, door: CommandProxy, asked: ProxyRequest) -> TcpStream:
         """Connect to the host; raises PermissionError if it may not be reached."""
         host = parse_host_name(asked.host)
         if not host:
@@ -309,7 +312,7 @@ class NetworkProxy:
         return await dial_first(host, filter(self._judge, found), asked.port)
 
 
-ConnectHost = Callable[[ProxyRequest], Awaitable[Tcp]]
+ConnectHost = Callable[[ProxyRequest], Awaitable[TcpStream]]
 """Connects to a host; raises PermissionError if it may not be reached, else OSError."""
 
 
@@ -331,7 +334,7 @@ async def serve_proxy(
 
 
 async def _handle_client(
-    client: Tcp, serve: Callable[[Tcp], Awaitable[None]], room: anyio.Semaphore
+    client: TcpStream, serve: Callable[[TcpStream], Awaitable[None]], room: anyio.Semaphore
 ) -> None:
     """Serve one client, whatever it sends, and free its place."""
     lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
@@ -345,7 +348,7 @@ async def _handle_client(
 
 
 async def _forward_request(
-    client: Tcp, *, reach: ConnectHost, refuse: Callable[[str], None], password: str
+    client: TcpStream, *, reach: ConnectHost, refuse: Callable[[str], None], password: str
 ) -> None:
     """Read one request, then forward bytes both ways until either side ends."""
     inlet = BufferedByteReceiveStream(client)
@@ -368,24 +371,26 @@ async def _forward_request(
             group.cancel_scope.cancel()  # a client that keeps its side open would block the end
 
 
-async def dial_first(host: str, addresses: Iterable[str], port: int) -> Tcp:
+async def dial_first(host: str, addresses: Iterable[str], port: int) -> TcpStream:
     """Connect to the first of these addresses that answers."""
     for address in addresses:
         with suppress(OSError), anyio.fail_after(PROXY_TIMEOUT_SECONDS):
-            return await dial(address, port)
+            return await open_tcp(address, port)
     raise OSError(f"{host} does not answer on port {port}")
 
 
-async def _accept_client(listener: socket.socket) -> Tcp:
+async def _accept_client(listener: socket.socket) -> TcpStream:
     while True:
         await anyio.wait_readable(listener)
         try:
-            return Tcp(listener.accept()[0])
+            return TcpStream(listener.accept()[0])
         except OSError:  # the client is gone, or we have too many open files: retry
             await anyio.sleep(0.01)
 
 
-async def _forward_bytes(source: ByteReceiveStream, sink: Tcp, scope: anyio.CancelScope) -> None:
+async def _forward_bytes(
+    source: ByteReceiveStream, sink: TcpStream, scope: anyio.CancelScope
+) -> None:
     """Forward bytes and the end of the stream; an error ends both directions."""
     try:
         while True:

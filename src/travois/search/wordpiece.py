@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from unicodedata import category, normalize
 
-UNKNOWN, START, END = 100, 101, 102
-LONGEST = 8192
+UNKNOWN_PIECE, START_PIECE, END_PIECE = 100, 101, 102
+MAX_TEXT_CHARS = 8192
 """The most characters of a text that are read, far more than fit."""
-WORD = 100
+MAX_WORD_CHARS = 100
 """Longer words are unknown."""
 IDEOGRAPHS = (
     *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF)),
@@ -16,7 +16,7 @@ IDEOGRAPHS = (
 )
 
 
-class WordPiece:
+class WordPieceTokenizer:
     """A tokenizer with its vocabulary."""
 
     def __init__(self, pieces: list[str]) -> None:
@@ -25,26 +25,26 @@ class WordPiece:
 
     def encode(self, text: str, *, limit: int) -> list[int]:
         """Encode a text as piece numbers between start and end, at most `limit` of them."""
-        numbers = [START]
-        for word in spaced(text[:LONGEST]).split():
-            numbers += self._word(word)
+        numbers = [START_PIECE]
+        for word in normalize_for_bert(text[:MAX_TEXT_CHARS]).split():
+            numbers += self._encode_word(word)
             if len(numbers) >= limit:
                 break
-        return [*numbers[: limit - 1], END]
+        return [*numbers[: limit - 1], END_PIECE]
 
-    def _word(self, word: str) -> tuple[int, ...]:
+    def _encode_word(self, word: str) -> tuple[int, ...]:
         if (number := self._numbers.get(word)) is not None:
             return (number,)
         if (known := self._known.get(word)) is None:
             if len(self._known) > 50_000:
                 self._known.clear()
-            known = self._known[word] = self._divide(word)
+            known = self._known[word] = self._split_word(word)
         return known
 
-    def _divide(self, word: str) -> tuple[int, ...]:
+    def _split_word(self, word: str) -> tuple[int, ...]:
         """Split a word into the longest pieces from the left; unknown if one has no number."""
-        if len(word) > WORD:
-            return (UNKNOWN,)
+        if len(word) > MAX_WORD_CHARS:
+            return (UNKNOWN_PIECE,)
         found: list[int] = []
         start = 0
         while start < len(word):
@@ -52,28 +52,28 @@ class WordPiece:
             lead = "##" if start else ""
             end = next((end for end in ends if lead + word[start:end] in self._numbers), 0)
             if not end:
-                return (UNKNOWN,)
+                return (UNKNOWN_PIECE,)
             found.append(self._numbers[lead + word[start:end]])
             start = end
         return tuple(found)
 
 
-def spaced(text: str) -> str:
+def normalize_for_bert(text: str) -> str:
     """Lower-case a text, strip accents, and put spaces around punctuation and ideographs."""
-    return "".join(map(_fold, normalize("NFD", text)))
+    return "".join(map(_fold_character, normalize("NFD", text)))
 
 
 @lru_cache(maxsize=8192)
-def _fold(char: str) -> str:
+def _fold_character(char: str) -> str:
     kind = category(char)
     if char in "\t\n\r" or char.isspace():
         return " "
     if kind == "Mn" or kind[0] == "C" or char == "\ufffd":
         return ""
-    if kind[0] == "P" or (char.isascii() and not char.isalnum()) or _ideograph(char):
+    if kind[0] == "P" or (char.isascii() and not char.isalnum()) or _is_ideograph(char):
         return f" {char.lower()} "
     return char.lower()
 
 
-def _ideograph(char: str) -> bool:
+def _is_ideograph(char: str) -> bool:
     return any(first <= ord(char) <= last for first, last in IDEOGRAPHS)

@@ -10,7 +10,7 @@ import msgspec
 
 from travois.agents import agent_files
 from travois.compat import claude
-from travois.compat.claude_keys import unlike
+from travois.compat.claude_keys import explain_unsupported_key
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
 from travois.mcp import config
@@ -71,7 +71,7 @@ def load_settings(
     files that count, if not all do. The administrator's settings come last: nothing overrides them.
     """
     where = SettingsPlaces(home, root, cwd or root, trust.trust_root(root))
-    stack = _SettingsMerge(where, theirs=CLAUDE.home(environ))
+    stack = _SettingsMerge(where, theirs=CLAUDE.find_home(environ))
     for level in parse_setting_sources(sources):
         for layer in read_level_files(where, level, environ):
             stack.add_layer(layer)
@@ -83,7 +83,7 @@ def load_settings(
         stack.add_layer(layer)
     for key, value in (chosen or {}).items():
         stack.add_layer(SettingsLayer(COMMAND_LINE, {key: value}, base=where.cwd))
-    for path in (*claude.managed(etc), etc / "travois" / "settings.json"):
+    for path in (*claude.managed_claude_settings(etc), etc / "travois" / "settings.json"):
         own = path.parent.name == "travois"
         for layer in read_settings_file(path, level="managed", own=own):
             stack.add_layer(layer)
@@ -118,7 +118,7 @@ class _SettingsMerge:
 
     def add_layer(self, layer: SettingsLayer) -> None:
         """Add one more layer on top."""
-        layer = validate_layer(claude.adapted(layer))
+        layer = validate_layer(claude.adapt_claude_layer(layer))
         self.theirs |= {layer.where} if layer.foreign else set()
         self.notices += layer.notices
         self.notices += [
@@ -317,7 +317,7 @@ def _find_secret_values(tree: Json) -> Iterator[tuple[str, str]]:
 
 
 def _describe_unknown_key(layer: SettingsLayer, key: str) -> str:
-    if why := unlike(key):
+    if why := explain_unsupported_key(key):
         return f"{layer.locate_key(key)} has no effect: {why}"
     near = find_nearest_word(key, DEFAULT_VALUES)
     return f"{layer.locate_key(key)} is not a setting" + (f"; did you mean {near}?" if near else "")

@@ -86,11 +86,11 @@ def read_level_files(
     where: SettingsPlaces, level: SettingsLevel, environ: Mapping[str, str]
 ) -> Iterator[SettingsLayer]:
     """Yield the files of a level: the other agent's, then our own."""
-    home = CLAUDE.home(environ)
+    home = CLAUDE.find_home(environ)
     theirs = home / "settings.json" if home else None
     person = environ.get("HOME", "") if level == "user" else where.root
     if level != "local" and person.startswith("/"):
-        yield from config_files.files(person, environ, level=level)
+        yield from config_files.read_foreign_config_files(person, environ, level=level)
     if level == "user":
         if theirs is not None:
             yield from read_settings_file(theirs, level=level, own=False, base=str(theirs.parent))
@@ -136,7 +136,7 @@ def read_settings_file(
         raise UserError(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
     layer = parse_settings(data, where=str(path), level=level, foreign=not own, base=base)
     table = layer.values.pop("permission", None) if own else None
-    yield layer if table is None else config_files.ordered(layer, table)
+    yield layer if table is None else config_files.add_opencode_permissions(layer, table)
 
 
 def read_run_settings(

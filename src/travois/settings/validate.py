@@ -9,7 +9,7 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.claude_keys import translated
+from travois.compat.claude_keys import translate_claude_keys
 from travois.core.errors import UserError
 from travois.permissions import rules
 from travois.permissions.rules import (
@@ -85,7 +85,9 @@ def parse_settings(
             f"{where} is not a JSON object", fix='It should look like {"model": "..."}.'
         )
     hooks = tree.pop("hooks", {})
-    layer = SettingsLayer(where, translated(flatten_tree(tree)), text, level, foreign, base)
+    layer = SettingsLayer(
+        where, translate_claude_keys(flatten_tree(tree)), text, level, foreign, base
+    )
     if not is_settings_tree(hooks):
         why, fix = "it is not an object", 'It should look like {"PreToolUse": [...]}.'
         raise UserError(f"{layer.locate_key('hooks')} is invalid", why=why, fix=fix)

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from travois.compat.config_files import loose
+from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN
 from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import chain, exactly, plain_text
@@ -44,7 +44,7 @@ def commands(
     for folder, held in (*(_project(root, cwd) if "project" in levels else ()), *own):
         for custom in _shelved(folder, held, notices):
             found.setdefault(custom.name, _bare(custom) if held else custom)
-    tables = {"project": root, "user": OPENCODE.home(environ)}
+    tables = {"project": root, "user": OPENCODE.find_home(environ)}
     for place in (place for level, place in tables.items() if place and level in levels):
         for custom in _tabled(str(place), notices):
             found.setdefault(custom.name, custom)
@@ -65,23 +65,23 @@ def _project(root: str, cwd: str) -> Iterator[tuple[str, str]]:
     for folder in reversed(chain(cwd, root)):
         yield os.path.join(folder, ".travois", "commands"), root
         for agent in (CLAUDE, OPENCODE, GEMINI, QWEN):
-            yield from ((path, root) for path in agent.within_project(folder, *agent.commands))
+            yield from ((path, root) for path in agent.project_paths(folder, *agent.commands))
 
 
 def _user(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     yield str(home.path / "commands")
     for agent in (CLAUDE, OPENCODE, CODEX):
-        yield from agent.within_home(environ, *agent.commands)
+        yield from agent.home_paths(environ, *agent.commands)
     if person := environ.get("HOME"):
         for agent in (GEMINI, QWEN):
-            yield from agent.within_project(person, *agent.commands)
+            yield from agent.project_paths(person, *agent.commands)
 
 
 def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
     """Yield the commands in opencode's settings files."""
     for path in filter(os.path.isfile, (os.path.join(root, name) for name in OPENCODE.settings)):
         try:
-            table = loose(plain_text(path)).get("command")
+            table = parse_jsonc(plain_text(path)).get("command")
         except (OSError, ValueError) as error:
             notices.append(f"{path}: its commands are ignored: {error}")
             continue

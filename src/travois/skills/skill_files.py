@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_folder
+from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_config_folder
 from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import TravoisHome
@@ -208,12 +208,12 @@ def _wish(skill: Custom, root: str) -> str:
 def personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield where the user's own skills may lie."""
     yield str(home.path / "skills")
-    yield from CLAUDE.within_home(environ, "skills")
+    yield from CLAUDE.home_paths(environ, "skills")
     person = environ.get("HOME", "")
     if not person:
         return
     yield from (os.path.join(person, name, "skills") for name in AGENTS)
-    if config := find_folder(environ, OPENCODE.variable, OPENCODE.base):
+    if config := find_config_folder(environ, OPENCODE.variable, OPENCODE.base):
         yield from (str(config / name / "skills") for name in (OPENCODE.inner, "agents"))
 
 

@@ -33,7 +33,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from travois.compat.claude_json import STOPS
+from travois.compat.claude_json import CLAUDE_STOP_REASONS
 from travois.core.content import AnyBlock, extract_text
 from travois.core.facts import (
     AnyFact,
@@ -56,7 +56,7 @@ from travois.permissions.secrets import Secrets, find_secrets
 from travois.ports.world import Command, Event, RequestRetrying
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.process.run import LocalProcesses
-from travois.providers.replies import Began, BlockBegan, Grew
+from travois.providers.replies import BlockBegan, Grew, ReplyBegan
 from travois.telemetry import SessionTrace, TelemetryOptions
 from travois.version import __version__
 
@@ -246,7 +246,7 @@ class OtelExporter:
         match event:
             case Entry(at=at):
                 self._handle_entry(round(at * 1e9), event)
-            case Began() | BlockBegan() | Grew():
+            case ReplyBegan() | BlockBegan() | Grew():
                 self._first = self._first or now
             case RequestRetrying(kind=kind):
                 self._count("travois.retries", 1, **{"error.type": kind})
@@ -346,7 +346,7 @@ class OtelExporter:
             self._measure("gen_ai.client.operation.time_to_first_chunk", first)
         if self._request is not None:
             told = _usage_attributes(usage) | {
-                "gen_ai.response.finish_reasons": (STOPS[fact.stop],)
+                "gen_ai.response.finish_reasons": (CLAUDE_STOP_REASONS[fact.stop],)
             }
             told["gen_ai.response.model"] = fact.model or self._current_model.id
             if self._first:

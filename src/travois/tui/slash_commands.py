@@ -36,7 +36,7 @@ from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
-from travois.providers.options import LEVELS
+from travois.providers.options import EFFORT_LEVELS
 from travois.sdk import Session
 from travois.sessions import home
 from travois.sessions.catalog import SessionSummary, find_session
@@ -532,7 +532,7 @@ SESSION_COMMANDS = {
 
 TODO_MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 MAX_TURNS_OFFERED = 30
-EFFORT_WORDS = (*LEVELS, "auto")
+EFFORT_WORDS = (*EFFORT_LEVELS, "auto")
 THEME_WORDS = ("auto", "dark", "light", "none")
 REWIND_PARTS = (
     ("files and conversation", ""),

@@ -10,14 +10,19 @@ import pytest
 
 from tests.compat.sessions.writing import CALL, TALK, claude, put, stamp
 from travois.compat.sessions import format as loose
-from travois.compat.sessions.claude import find, read
-from travois.compat.sessions.format import Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.claude import find_sessions, read_session
+from travois.compat.sessions.format import (
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+)
 
 
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
     path = put(tmp_path / "abc.jsonl", claude(TALK))
     title = "why did we drop redis"
-    assert read(path) == Recorded("claude", "abc", path, "/w", 1003.0, title, TALK)
+    assert read_session(path) == RecordedSession("claude", "abc", path, "/w", 1003.0, title, TALK)
 
 
 def test_sessions_lie_in_the_folder_that_the_environment_names(tmp_path: Path) -> None:
@@ -26,10 +31,10 @@ def test_sessions_lie_in_the_folder_that_the_environment_names(tmp_path: Path) -
     put(tmp_path / "projects" / "-w" / "abc" / "subagents" / "agent-2.jsonl", claude(TALK))
     put(tmp_path / "projects" / "-w" / "empty.jsonl", ())
     stat = path.stat()
-    found = [Found("claude", path, f"{stat.st_size} {stat.st_mtime_ns}", stat.st_mtime)]
-    assert list(find({"CLAUDE_CONFIG_DIR": str(tmp_path)})) == found
+    found = [SessionFile("claude", path, f"{stat.st_size} {stat.st_mtime_ns}", stat.st_mtime)]
+    assert list(find_sessions({"CLAUDE_CONFIG_DIR": str(tmp_path)})) == found
     default = put(tmp_path / "h" / ".claude" / "projects" / "-w" / "b.jsonl", claude(TALK))
-    assert [one.path for one in find({"HOME": str(tmp_path / "h")})] == [default]
+    assert [one.path for one in find_sessions({"HOME": str(tmp_path / "h")})] == [default]
 
 
 def test_torn_and_unknown_lines_are_left_out(tmp_path: Path) -> None:
@@ -38,14 +43,14 @@ def test_torn_and_unknown_lines_are_left_out(tmp_path: Path) -> None:
     odd = [b"[1, 2]\n", b"not json\n", b"\xff\xfe\n", b'{"type":"progress","data":{"x":1}}\n']
     torn = lines[-1][: len(lines[-1]) // 2]
     path.write_bytes(b"".join([*odd, *lines, *odd, b'{"message": 5, "uuid": 7}\n', torn]))
-    assert read(path).turns == TALK
+    assert read_session(path).turns == TALK
 
 
 def test_what_was_rewound_is_not_part_of_the_session(tmp_path: Path) -> None:
     lines = claude(TALK)
-    again = claude([Spoken("user", "use postgres instead", 1010.0)])[0]
+    again = claude([RecordedTurn("user", "use postgres instead", 1010.0)])[0]
     path = put(tmp_path / "a.jsonl", [*lines, again | {"uuid": "n1", "parentUuid": "u1"}])
-    assert [turn.text for turn in read(path).turns] == [
+    assert [turn.text for turn in read_session(path).turns] == [
         "why did we drop redis",
         "Let me look.",
         "no such file",
@@ -66,14 +71,14 @@ def test_calls_that_ran_side_by_side_keep_their_results(tmp_path: Path) -> None:
         about = {"type": "user", "uuid": uuid, "parentUuid": call, "timestamp": stamp(3)}
         return about | {"message": {"content": [block]}}
 
-    first = claude([Spoken("user", "read both", 1.0)])
+    first = claude([RecordedTurn("user", "read both", 1.0)])
     lines = [call("a", "u0"), call("b", "a"), result("ra", "a"), result("rb", "b")]
     last = {"uuid": "z", "parentUuid": "rb", "timestamp": stamp(4), "type": "assistant"}
     path = put(
         tmp_path / "s.jsonl",
         [*first, *lines, last | {"message": {"id": "m2", "content": [{"text": "Both."}]}}],
     )
-    told = [(turn.who, turn.text or turn.calls[0].id) for turn in read(path).turns]
+    told = [(turn.who, turn.text or turn.calls[0].id) for turn in read_session(path).turns]
     assert told == [
         ("user", "read both"),
         ("model", "a"),
@@ -86,8 +91,8 @@ def test_calls_that_ran_side_by_side_keep_their_results(tmp_path: Path) -> None:
 
 def test_what_was_said_before_a_compaction_is_there(tmp_path: Path) -> None:
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None}
-    summary = claude([Spoken("note", "This session is being continued", 1010.0)])[0]
-    after = claude([Spoken("user", "go on", 1011.0)])[0]
+    summary = claude([RecordedTurn("note", "This session is being continued", 1010.0)])[0]
+    after = claude([RecordedTurn("user", "go on", 1011.0)])[0]
     for more in ({}, {"logicalParentUuid": "u3"}, {"logicalParentUuid": "lost"}):
         lines = [
             *claude(TALK),
@@ -95,7 +100,7 @@ def test_what_was_said_before_a_compaction_is_there(tmp_path: Path) -> None:
             summary | {"uuid": "s", "parentUuid": "b", "isCompactSummary": True},
             after | {"uuid": "t", "parentUuid": "s"},
         ]
-        turns = read(put(tmp_path / "a.jsonl", lines)).turns
+        turns = read_session(put(tmp_path / "a.jsonl", lines)).turns
         assert turns[:4] == TALK
         assert [(turn.who, turn.text) for turn in turns[4:]] == [
             ("note", "This session is being continued"),
@@ -105,18 +110,20 @@ def test_what_was_said_before_a_compaction_is_there(tmp_path: Path) -> None:
 
 def test_a_title_that_was_chosen_wins(tmp_path: Path) -> None:
     named = [{"type": "ai-title", "aiTitle": "Caching"}, {"customTitle": "Redis, goodbye"}]
-    assert read(put(tmp_path / "a.jsonl", [*claude(TALK), *named])).title == "Redis, goodbye"
-    assert read(put(tmp_path / "a.jsonl", [*named[:1], *claude(TALK)])).title == "Caching"
+    assert (
+        read_session(put(tmp_path / "a.jsonl", [*claude(TALK), *named])).title == "Redis, goodbye"
+    )
+    assert read_session(put(tmp_path / "a.jsonl", [*named[:1], *claude(TALK)])).title == "Caching"
 
 
 def test_words_of_the_harness_are_not_the_users(tmp_path: Path) -> None:
     injected = [
-        Spoken("user", "<command-name>/clear</command-name>", 1.0),
-        Spoken("user", "<system-reminder>be brief</system-reminder>", 2.0),
-        Spoken("user", "[Request interrupted by user]", 3.0),
-        Spoken("user", "<div> does not render, why?", 4.0),
+        RecordedTurn("user", "<command-name>/clear</command-name>", 1.0),
+        RecordedTurn("user", "<system-reminder>be brief</system-reminder>", 2.0),
+        RecordedTurn("user", "[Request interrupted by user]", 3.0),
+        RecordedTurn("user", "<div> does not render, why?", 4.0),
     ]
-    found = read(put(tmp_path / "a.jsonl", claude(injected)))
+    found = read_session(put(tmp_path / "a.jsonl", claude(injected)))
     assert [turn.who for turn in found.turns] == ["note", "note", "note", "user"]
     assert found.title == "<div> does not render, why?"
 
@@ -125,11 +132,13 @@ def test_a_session_of_many_megabytes_is_read_in_little_memory(tmp_path: Path) ->
     path = tmp_path / "large.jsonl"
     with path.open("w") as file:
         for number in range(30):
-            turn = Spoken("tool", f"{number} " + "x" * (1 << 20), float(number), answers=CALL.id)
+            turn = RecordedTurn(
+                "tool", f"{number} " + "x" * (1 << 20), float(number), answers=CALL.id
+            )
             line = claude([turn])[0] | {"uuid": f"u{number}", "parentUuid": f"u{number - 1}"}
             file.write(json.dumps(line) + "\n")
     tracemalloc.start()
-    found = read(path, longest=100)
+    found = read_session(path, longest=100)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [len(turn.text) for turn in found.turns] == [101] * 30
@@ -140,22 +149,22 @@ def test_a_monstrous_line_is_passed_over_and_what_follows_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *rest = claude(TALK)
-    huge = claude([Spoken("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
+    huge = claude([RecordedTurn("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
     monkeypatch.setattr(loose, "LONGEST_LINE", 1000)
-    assert read(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK
+    assert read_session(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK
 
 
 def test_what_the_harness_says_for_the_model_is_a_note(tmp_path: Path) -> None:
-    lines = claude([TALK[0], Spoken("model", "API Error: 529", 1001.0), TALK[3]])
+    lines = claude([TALK[0], RecordedTurn("model", "API Error: 529", 1001.0), TALK[3]])
     lines[1]["message"]["model"] = "<synthetic>"
     lines[2]["message"]["model"] = "claude-opus-5-5"
-    found = read(put(tmp_path / "a.jsonl", lines))
+    found = read_session(put(tmp_path / "a.jsonl", lines))
     assert [turn.who for turn in found.turns] == ["user", "note", "model"]
     assert found.model == "claude-opus-5-5"
 
 
 def test_a_compaction_is_told_with_its_summary_and_what_was_kept(tmp_path: Path) -> None:
-    summary = claude([Spoken("note", "In short.", 1010.0)])[0]
+    summary = claude([RecordedTurn("note", "In short.", 1010.0)])[0]
     summary |= {"uuid": "s", "parentUuid": "b", "isCompactSummary": True}
     for kept in (
         {"preservedMessages": {"uuids": ["u3"]}},
@@ -164,12 +173,12 @@ def test_a_compaction_is_told_with_its_summary_and_what_was_kept(tmp_path: Path)
         boundary: dict[str, object] = {"type": "system", "subtype": "compact_boundary"}
         boundary |= {"uuid": "b", "parentUuid": None, "logicalParentUuid": "u3"}
         boundary |= {"compactMetadata": {"preTokens": 7, **kept}}
-        found = read(put(tmp_path / "a.jsonl", [*claude(TALK), boundary, summary]))
-        assert found.compactions == (Compaction(4, "In short.", kept=1, tokens=7),)
+        found = read_session(put(tmp_path / "a.jsonl", [*claude(TALK), boundary, summary]))
+        assert found.compactions == (RecordedCompaction(4, "In short.", kept=1, tokens=7),)
 
 
 def test_a_character_that_was_cut_in_two_does_not_lose_its_line(tmp_path: Path) -> None:
     path = put(tmp_path / "a.jsonl", claude(TALK))
     cut = path.read_text().replace("It lost writes.", r"It lost \ud83d\ude00 \ud83d and \ude00.")
     path.write_text(cut)
-    assert read(path).turns[-1].text == "It lost 😀 \ufffd and \ufffd."
+    assert read_session(path).turns[-1].text == "It lost 😀 \ufffd and \ufffd."

@@ -5,17 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.compat.sessions.writing import TALK, Line, codex, put, stamp
-from travois.compat.sessions.codex import find, read
-from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.codex import find_sessions, read_session
+from travois.compat.sessions.format import (
+    RecordedCompaction,
+    RecordedMedia,
+    RecordedSession,
+    RecordedTurn,
+)
 from travois.core.content import Call
 
-FAILED = Spoken(
+FAILED = RecordedTurn(
     "tool", "Process exited with code 2\nOutput:\nboom", 1002.0, answers="c1", error=True
 )
 SAID = (
     TALK[0],
-    Spoken("model", "Let me look.", 1001.0),
-    Spoken("model", "", 1001.0, TALK[1].calls),
+    RecordedTurn("model", "Let me look.", 1001.0),
+    RecordedTurn("model", "", 1001.0, TALK[1].calls),
     FAILED,
     TALK[3],
 )
@@ -29,13 +34,15 @@ def event(**payload: object) -> Line:
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
     path = put(tmp_path / "r.jsonl", codex(WRITTEN))
     title = "why did we drop redis"
-    assert read(path) == Recorded("codex", "thread-1", path, "/w", 1003.0, title, SAID)
+    assert read_session(path) == RecordedSession(
+        "codex", "thread-1", path, "/w", 1003.0, title, SAID
+    )
 
 
 def test_sessions_lie_by_day_and_in_the_archive(tmp_path: Path) -> None:
     day = put(tmp_path / "sessions" / "2026" / "11" / "16" / "rollout-1.jsonl", codex(TALK))
     old = put(tmp_path / "archived_sessions" / "rollout-2.jsonl", codex(TALK))
-    assert [one.path for one in find({"CODEX_HOME": str(tmp_path)})] == [day, old]
+    assert [one.path for one in find_sessions({"CODEX_HOME": str(tmp_path)})] == [day, old]
 
 
 def test_events_tell_nothing_twice_and_unknown_lines_nothing(tmp_path: Path) -> None:
@@ -48,22 +55,24 @@ def test_events_tell_nothing_twice_and_unknown_lines_nothing(tmp_path: Path) -> 
     ]
     path = put(tmp_path / "r.jsonl", [first, *odd, *items, *odd])
     path.write_bytes(path.read_bytes() + b'{"type":"response_item","payl')
-    assert read(path).turns == SAID
+    assert read_session(path).turns == SAID
 
 
 def test_turns_that_were_rolled_back_are_not_part_of_it(tmp_path: Path) -> None:
-    more = codex([Spoken("user", "and memcached?", 5.0), Spoken("model", "Hm.", 6.0)])[1:]
+    more = codex([RecordedTurn("user", "and memcached?", 5.0), RecordedTurn("model", "Hm.", 6.0)])[
+        1:
+    ]
     back = event(type="thread_rolled_back", num_turns=1)
-    assert read(put(tmp_path / "r.jsonl", [*codex(WRITTEN), *more, back])).turns == SAID
+    assert read_session(put(tmp_path / "r.jsonl", [*codex(WRITTEN), *more, back])).turns == SAID
 
 
 def test_what_the_harness_says_is_not_the_users(tmp_path: Path) -> None:
     injected = [
-        Spoken("user", "<environment_context>\n<cwd>/w</cwd></environment_context>", 1.0),
-        Spoken("user", "# AGENTS.md instructions for /w\n\nBe brief.", 2.0),
-        Spoken("note", "you may write", 3.0),
+        RecordedTurn("user", "<environment_context>\n<cwd>/w</cwd></environment_context>", 1.0),
+        RecordedTurn("user", "# AGENTS.md instructions for /w\n\nBe brief.", 2.0),
+        RecordedTurn("note", "you may write", 3.0),
     ]
-    turns = read(put(tmp_path / "r.jsonl", codex([*injected, TALK[0]]))).turns
+    turns = read_session(put(tmp_path / "r.jsonl", codex([*injected, TALK[0]]))).turns
     assert [turn.who for turn in turns] == ["note", "note", "note", "user"]
 
 
@@ -76,25 +85,25 @@ def test_patches_and_shell_calls_are_calls(tmp_path: Path) -> None:
     }
     shell = {"type": "local_shell_call", "call_id": "s", "action": {"command": ["ls"]}}
     lines = [{"type": "response_item", "payload": item} for item in (patch, done, shell)]
-    assert read(put(tmp_path / "r.jsonl", [*codex([]), *lines])).turns == (
-        Spoken("model", "", calls=(Call("p", "apply_patch", '{"input":"*** x"}'),)),
-        Spoken("tool", "no", answers="p", error=True),
-        Spoken("model", "", calls=(Call("s", "shell", '{"command":["ls"]}'),)),
+    assert read_session(put(tmp_path / "r.jsonl", [*codex([]), *lines])).turns == (
+        RecordedTurn("model", "", calls=(Call("p", "apply_patch", '{"input":"*** x"}'),)),
+        RecordedTurn("tool", "no", answers="p", error=True),
+        RecordedTurn("model", "", calls=(Call("s", "shell", '{"command":["ls"]}'),)),
     )
 
 
 def test_sessions_of_early_versions_have_bare_items(tmp_path: Path) -> None:
-    place = Spoken("user", "<environment_context>\n<cwd>/w</cwd></environment_context>")
+    place = RecordedTurn("user", "<environment_context>\n<cwd>/w</cwd></environment_context>")
     bare = [line["payload"] for line in codex([place, *TALK])[1:]]
     path = put(tmp_path / "r.jsonl", [{"id": "old", "instructions": None}, *bare])
-    found = read(path)
+    found = read_session(path)
     assert (found.id, found.cwd, found.title) == ("old", "/w", "why did we drop redis")
 
 
 def test_a_thread_that_another_one_started_says_nothing_of_its_own(tmp_path: Path) -> None:
     lines = codex(TALK)
     lines[0]["payload"]["source"] = {"subagent": {"thread_spawn": {"depth": 1}}}
-    assert read(put(tmp_path / "r.jsonl", lines)).turns == ()
+    assert read_session(put(tmp_path / "r.jsonl", lines)).turns == ()
 
 
 def test_images_and_compactions_are_told(tmp_path: Path) -> None:
@@ -107,10 +116,10 @@ def test_images_and_compactions_are_told(tmp_path: Path) -> None:
         {"type": "turn_context", "payload": {"model": "gpt-6.1-sol"}},
         {"type": "response_item", "timestamp": stamp(1010), "payload": message},
     ]
-    found = read(put(tmp_path / "r.jsonl", lines))
-    assert found.turns[-1].pictures == (Picture("image/png", "AAAA"),)
-    assert found.compactions == (Compaction(len(SAID), "In short."),)
+    found = read_session(put(tmp_path / "r.jsonl", lines))
+    assert found.turns[-1].pictures == (RecordedMedia("image/png", "AAAA"),)
+    assert found.compactions == (RecordedCompaction(len(SAID), "In short."),)
     assert found.model == "gpt-6.1-sol"
-    short = read(tmp_path / "r.jsonl", longest=10).turns
+    short = read_session(tmp_path / "r.jsonl", longest=10).turns
     assert [turn.text for turn in short[-2:]] == ["It lost wr…", ""]
     assert (len(short), short[-1].pictures) == (len(found.turns), ())

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from tests.compat.sessions import writing
 from tests.corpus.recorded import FOLDER, needed, sessions
 from travois.compat.sessions import claude, codex, traj
-from travois.compat.sessions.format import Spoken
+from travois.compat.sessions.format import RecordedTurn
 
 
-def turns(name: str) -> list[Spoken]:
+def turns(name: str) -> list[RecordedTurn]:
     """What was said, at times that all formats can tell."""
-    said = traj.read(FOLDER / name).turns
+    said = traj.read_traj_session(FOLDER / name).turns
     return [replace(turn, at=float(int(turn.at % 3600)), error=False) for turn in said]
 
 
@@ -24,8 +24,8 @@ def turns(name: str) -> list[Spoken]:
 @pytest.mark.parametrize("name", sessions(every=40))
 def test_a_real_session_is_read_as_it_was_said(name: str, tmp_path: Path) -> None:
     said = turns(name)
-    chain = claude.read(writing.put(tmp_path / "s.jsonl", writing.claude(said)))
-    items = codex.read(writing.put(tmp_path / "r.jsonl", writing.codex(said)))
+    chain = claude.read_session(writing.put(tmp_path / "s.jsonl", writing.claude(said)))
+    items = codex.read_session(writing.put(tmp_path / "r.jsonl", writing.codex(said)))
     for found in (chain, items):
         plain = [(turn.text, turn.at) for turn in found.turns if turn.text]
         assert plain == [(turn.text, turn.at) for turn in said if turn.text]

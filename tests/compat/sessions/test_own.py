@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.sessions.sample import EPOCH, opened, write
-from travois.compat.sessions import read
-from travois.compat.sessions.format import Recorded, Spoken
-from travois.compat.sessions.own import find
+from travois.compat.sessions import read_recorded_session
+from travois.compat.sessions.format import RecordedSession, RecordedTurn
+from travois.compat.sessions.own import find_sessions
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
 from travois.sessions.home import TravoisHome
@@ -21,14 +21,14 @@ TALK: list[AnyFact] = [
 ]
 
 
-def only(home: Path) -> Recorded:
-    (found,) = find({"TRAVOIS_HOME": str(home)})
-    recorded = read(found)
+def only(home: Path) -> RecordedSession:
+    (found,) = find_sessions({"TRAVOIS_HOME": str(home)})
+    recorded = read_recorded_session(found)
     assert recorded is not None
     return recorded
 
 
-def said(recorded: Recorded) -> list[str]:
+def said(recorded: RecordedSession) -> list[str]:
     return [turn.text for turn in recorded.turns]
 
 
@@ -37,13 +37,13 @@ def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
     write(folder, then=[*TALK, Changed("name", "goodbye redis")])
     at = 1_700_000_000.0
     turns = (
-        Spoken("user", "why did we drop redis", at + 2),
-        Spoken("model", "Let me look.", at + 3, (Call("c", "Bash", "{}"),)),
-        Spoken("tool", "no such file", at + 4, answers="c", error=True),
-        Spoken("model", "It lost writes.", at + 5),
+        RecordedTurn("user", "why did we drop redis", at + 2),
+        RecordedTurn("model", "Let me look.", at + 3, (Call("c", "Bash", "{}"),)),
+        RecordedTurn("tool", "no such file", at + 4, answers="c", error=True),
+        RecordedTurn("model", "It lost writes.", at + 5),
     )
     path = folder / "log.jsonl"
-    expected = Recorded("travois", "s1", path, "/w", at + 5, "goodbye redis", turns)
+    expected = RecordedSession("travois", "s1", path, "/w", at + 5, "goodbye redis", turns)
     assert only(tmp_path) == expected
 
 
@@ -67,7 +67,10 @@ def test_a_fork_has_only_its_own_words(tmp_path: Path) -> None:
     write(home.session_folder("dir-1", "s1"), then=TALK)
     first = opened("s2", parent="s1", at=6)
     write(home.session_folder("dir-1", "s2"), first=first, then=[User((Text("another way"),))])
-    texts = {one.path.parent.name: read(one) for one in find({"TRAVOIS_HOME": str(tmp_path)})}
+    texts = {
+        one.path.parent.name: read_recorded_session(one)
+        for one in find_sessions({"TRAVOIS_HOME": str(tmp_path)})
+    }
     fork = texts["s2"]
     assert fork is not None
     assert (fork.title, said(fork)) == ("another way", ["another way"])
@@ -80,6 +83,6 @@ def test_a_torn_end_and_an_unreadable_file_do_no_harm(tmp_path: Path) -> None:
     with (folder / "log.jsonl").open("ab") as file:
         file.write(b'{"seq": 99, "fa')
     assert said(only(tmp_path)) == whole
-    (found,) = find({"TRAVOIS_HOME": str(tmp_path)})
+    (found,) = find_sessions({"TRAVOIS_HOME": str(tmp_path)})
     found.path.unlink()
-    assert read(found) is None
+    assert read_recorded_session(found) is None

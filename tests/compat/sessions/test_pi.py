@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.compat.sessions.writing import TALK, Line, put, stamp
-from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
-from travois.compat.sessions.pi import find, read
+from travois.compat.sessions.format import (
+    RecordedCompaction,
+    RecordedMedia,
+    RecordedSession,
+    RecordedTurn,
+)
+from travois.compat.sessions.pi import find_sessions, read_session
 
 
 def entry(id: str, parent: str, at: float, **more: object) -> Line:
@@ -39,8 +44,8 @@ LINES: list[Line] = [
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
     path = put(tmp_path / "sessions" / "--w--" / "1_p1.jsonl", LINES)
     title = "why did we drop redis"
-    assert read(path) == Recorded("pi", "p1", path, "/w", 1003.0, title, TALK)
-    assert [one.path for one in find({"PI_CODING_AGENT_DIR": str(tmp_path)})] == [path]
+    assert read_session(path) == RecordedSession("pi", "p1", path, "/w", 1003.0, title, TALK)
+    assert [one.path for one in find_sessions({"PI_CODING_AGENT_DIR": str(tmp_path)})] == [path]
 
 
 def test_only_the_last_branch_counts_and_a_compaction_keeps_what_it_names(tmp_path: Path) -> None:
@@ -56,12 +61,12 @@ def test_only_the_last_branch_counts_and_a_compaction_keeps_what_it_names(tmp_pa
         entry("h", "g", 1007.0) | said("user", image),
         entry("i", "h", 1008.0, name="Caching") | {"type": "session_info"},
     ]
-    found = read(put(tmp_path / "a.jsonl", lines))
+    found = read_session(put(tmp_path / "a.jsonl", lines))
     assert found.turns == (
         TALK[0],
-        Spoken("model", "Another.", 1004.0),
-        Spoken("note", "$ ls\nx", 1005.0),
-        Spoken("user", "", 1007.0, pictures=(Picture("image/png", "AAAA"),)),
+        RecordedTurn("model", "Another.", 1004.0),
+        RecordedTurn("note", "$ ls\nx", 1005.0),
+        RecordedTurn("user", "", 1007.0, pictures=(RecordedMedia("image/png", "AAAA"),)),
     )
-    assert found.compactions == (Compaction(3, "In short.", kept=2, tokens=9),)
+    assert found.compactions == (RecordedCompaction(3, "In short.", kept=2, tokens=9),)
     assert (found.title, found.model) == ("Caching", "m")

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from travois.compat.sessions.format import Spoken
+from travois.compat.sessions.format import RecordedTurn
 from travois.core.content import Call
 
 Line = dict[str, Any]
 CALL = Call("c1", "Edit", '{"file_path":"/w/cache.py"}')
 TALK = (
-    Spoken("user", "why did we drop redis", 1000.0),
-    Spoken("model", "Let me look.", 1001.0, (CALL,)),
-    Spoken("tool", "no such file", 1002.0, answers="c1", error=True),
-    Spoken("model", "It lost writes.", 1003.0),
+    RecordedTurn("user", "why did we drop redis", 1000.0),
+    RecordedTurn("model", "Let me look.", 1001.0, (CALL,)),
+    RecordedTurn("tool", "no such file", 1002.0, answers="c1", error=True),
+    RecordedTurn("model", "It lost writes.", 1003.0),
 )
 """The same little conversation for all agents."""
 
@@ -32,7 +32,7 @@ def put(path: Path, lines: Iterable[Line]) -> Path:
     return path
 
 
-def claude(turns: Iterable[Spoken], *, cwd: str = "/w") -> list[Line]:
+def claude(turns: Iterable[RecordedTurn], *, cwd: str = "/w") -> list[Line]:
     """A chain of lines."""
     lines: list[Line] = []
     for number, turn in enumerate(turns):
@@ -42,7 +42,7 @@ def claude(turns: Iterable[Spoken], *, cwd: str = "/w") -> list[Line]:
     return lines
 
 
-def _claude(turn: Spoken) -> Line:
+def _claude(turn: RecordedTurn) -> Line:
     blocks: list[Line] = [{"type": "text", "text": turn.text}] if turn.text else []
     if turn.who == "model":
         for call in turn.calls:
@@ -56,7 +56,7 @@ def _claude(turn: Spoken) -> Line:
     return said | ({"isMeta": True} if turn.who == "note" else {})
 
 
-def codex(turns: Iterable[Spoken], *, id: str = "thread-1", cwd: str = "/w") -> list[Line]:
+def codex(turns: Iterable[RecordedTurn], *, id: str = "thread-1", cwd: str = "/w") -> list[Line]:
     """A first line about the session, and an item for everything said."""
     meta = {"id": id, "cwd": cwd, "cli_version": "0.146.0", "source": "cli"}
     lines: list[Line] = [{"type": "session_meta", "timestamp": stamp(0), "payload": meta}]
@@ -66,7 +66,7 @@ def codex(turns: Iterable[Spoken], *, id: str = "thread-1", cwd: str = "/w") -> 
     return lines
 
 
-def _codex(turn: Spoken) -> Iterable[Line]:
+def _codex(turn: RecordedTurn) -> Iterable[Line]:
     if turn.who == "tool":
         yield {"type": "function_call_output", "call_id": turn.answers, "output": turn.text}
         return
@@ -79,7 +79,7 @@ def _codex(turn: Spoken) -> Iterable[Line]:
         yield asked | {"arguments": call.args}
 
 
-def gemini(turns: Iterable[Spoken]) -> list[Line]:
+def gemini(turns: Iterable[RecordedTurn]) -> list[Line]:
     """Messages; a call is kept with its result."""
     messages: list[Line] = []
     for turn in turns:
@@ -99,14 +99,14 @@ def _used(call: Call) -> Line:
     return {"id": call.id, "name": call.name, "args": json.loads(call.args)}
 
 
-def _finish(used: list[Line], turn: Spoken) -> None:
+def _finish(used: list[Line], turn: RecordedTurn) -> None:
     one = next(call for call in used if call["id"] == turn.answers)
     key = "error" if turn.error else "output"
     one["result"] = [{"functionResponse": {"response": {key: turn.text}}}]
     one["status"] = "error" if turn.error else "success"
 
 
-def opencode(turns: Iterable[Spoken]) -> list[tuple[Line, list[Line]]]:
+def opencode(turns: Iterable[RecordedTurn]) -> list[tuple[Line, list[Line]]]:
     """Messages with their parts; a call is kept with its result."""
     messages: list[tuple[Line, list[Line]]] = []
     for turn in turns:
@@ -122,13 +122,13 @@ def opencode(turns: Iterable[Spoken]) -> list[tuple[Line, list[Line]]]:
     return messages
 
 
-def _state(parts: list[Line], turn: Spoken) -> None:
+def _state(parts: list[Line], turn: RecordedTurn) -> None:
     one = next(part for part in parts if part.get("callID") == turn.answers)
     done = {"status": "error", "error": turn.text} if turn.error else {"output": turn.text}
     one["state"] |= done
 
 
-def opencode_files(home: Path, turns: Iterable[Spoken], **about: object) -> Path:
+def opencode_files(home: Path, turns: Iterable[RecordedTurn], **about: object) -> Path:
     """The session as opencode's earlier versions keep it."""
     storage = home / "opencode" / "storage"
     session = {"id": "ses_1", "directory": "/w", "title": "Caching", **about}
@@ -139,7 +139,9 @@ def opencode_files(home: Path, turns: Iterable[Spoken], **about: object) -> Path
     return put(storage / "session" / "project" / "ses_1.json", [session])
 
 
-def opencode_database(home: Path, turns: Iterable[Spoken], *, revert: Line | None = None) -> Path:
+def opencode_database(
+    home: Path, turns: Iterable[RecordedTurn], *, revert: Line | None = None
+) -> Path:
     """The session as opencode's later versions keep it; returns where the reader sees it."""
     path = home / "opencode" / "opencode.db"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from travois.compat.sessions import claude, codex, gemini, opencode, own, pi
-from travois.compat.sessions.format import WHOLE, Found, Recorded
+from travois.compat.sessions.format import NO_TEXT_LIMIT, RecordedSession, SessionFile
 from travois.core.errors import UserError
 
 
-class Agent(Protocol):
+class SessionSource(Protocol):
     """The module that finds and reads the sessions of one agent."""
 
     @property
@@ -19,29 +19,31 @@ class Agent(Protocol):
         """The command that goes on with a session."""
         ...
 
-    def find(self, environ: Mapping[str, str]) -> Iterator[Found]:
+    def find_sessions(self, environ: Mapping[str, str]) -> Iterator[SessionFile]:
         """Find all session files, in no order."""
         ...
 
-    def read(self, path: Path, *, longest: int = WHOLE) -> Recorded:
+    def read_session(self, path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
         """Read one session, with each text cut to `longest` characters; raises OSError."""
         ...
 
 
-AGENTS: dict[str, Agent] = {
-    own.NAME: own,
-    claude.NAME: claude,
-    codex.NAME: codex,
-    opencode.NAME: opencode,
-    gemini.NAME: gemini,
-    pi.NAME: pi,
+SESSION_SOURCES: dict[str, SessionSource] = {
+    own.TRAVOIS_AGENT: own,
+    claude.CLAUDE_AGENT: claude,
+    codex.CODEX_AGENT: codex,
+    opencode.OPENCODE_AGENT: opencode,
+    gemini.GEMINI_AGENT: gemini,
+    pi.PI_AGENT: pi,
 }
 
 
-def read(found: Found, *, longest: int = WHOLE) -> Recorded | None:
+def read_recorded_session(
+    found: SessionFile, *, longest: int = NO_TEXT_LIMIT
+) -> RecordedSession | None:
     """Read a session; None if it cannot be read, is gone, or has no turns."""
     try:
-        recorded = AGENTS[found.agent].read(found.path, longest=longest)
+        recorded = SESSION_SOURCES[found.agent].read_session(found.path, longest=longest)
     except (OSError, UserError):
         return None
     return recorded if recorded.turns else None

@@ -8,58 +8,64 @@ from typing import cast
 
 from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    asked,
-    call,
-    content,
-    inner,
-    lines,
-    moment,
-    number,
-    objects,
-    sessions,
-    shortened,
-    string,
-    texts,
-    told,
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    classify_user_text,
+    find_session_files,
+    int_at,
+    join_texts,
+    object_at,
+    objects_at,
+    parse_recorded_call,
+    parse_timestamp,
+    read_json_lines,
+    shorten_turns,
+    split_content,
+    string_at,
 )
 
-NAME, RESUME = CLAUDE.name, CLAUDE.resume
-NAMES = ("customTitle", "aiTitle", "summary")
-SYNTHETIC = "<synthetic>"
+CLAUDE_AGENT, RESUME = CLAUDE.name, CLAUDE.resume
+TITLE_KEYS = ("customTitle", "aiTitle", "summary")
+SYNTHETIC_MODEL = "<synthetic>"
 """Who says what the harness puts into the model's mouth, such as that a request failed."""
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order; those of its sub-agents are part of them."""
     return (
         one
-        for one in sessions(CLAUDE, CLAUDE.home(environ))
+        for one in find_session_files(CLAUDE, CLAUDE.find_home(environ))
         if not one.path.name.startswith("agent-")
     )
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return the last branch of a session."""
-    alive, story = _branch(path), _Story(longest)
-    cwd, names = "", dict.fromkeys(NAMES, "")
-    for record in lines(path):
-        names |= {key: string(record, key) for key in NAMES if string(record, key)}
-        cwd = cwd or string(record, "cwd")
-        if string(record, "uuid") in alive:
-            story.take(record)
+    alive, story = _last_branch_ids(path), _BranchReader(longest)
+    cwd, names = "", dict.fromkeys(TITLE_KEYS, "")
+    for record in read_json_lines(path):
+        names |= {key: string_at(record, key) for key in TITLE_KEYS if string_at(record, key)}
+        cwd = cwd or string_at(record, "cwd")
+        if string_at(record, "uuid") in alive:
+            story.add_line(record)
     shorter, model = story.compactions, story.model
-    return told(
-        NAME, path, turns=story.turns, cwd=cwd, names=names.values(), shorter=shorter, model=model
+    return build_recorded_session(
+        CLAUDE_AGENT,
+        path,
+        turns=story.turns,
+        cwd=cwd,
+        names=names.values(),
+        shorter=shorter,
+        model=model,
     )
 
 
-class _Story:
+class _BranchReader:
     """A reader of the lines of one branch.
 
     The parts of one reply are lines of their own, and the answer to one call may stand before the
@@ -67,8 +73,8 @@ class _Story:
     """
 
     def __init__(self, longest: int) -> None:
-        self.turns: list[Spoken] = []
-        self.compactions: list[Compaction] = []
+        self.turns: list[RecordedTurn] = []
+        self.compactions: list[RecordedCompaction] = []
         self.model = ""
         self._longest = longest
         self._places: dict[str, int] = {}
@@ -77,34 +83,37 @@ class _Story:
         self._reply, self._end = "", 0
         """The last reply, and where its turns end."""
 
-    def take(self, record: Json) -> None:
+    def add_line(self, record: Json) -> None:
         """Add one line."""
-        message, spoken = inner(record, "message"), [*shortened(_spoken(record), self._longest)]
-        self._places[string(record, "uuid")] = len(self.turns)
-        if string(record, "subtype") == "compact_boundary":
-            self._boundary, self._reply = inner(record, "compactMetadata"), ""
+        message, spoken = (
+            object_at(record, "message"),
+            [*shorten_turns(_parse_claude_turns(record), self._longest)],
+        )
+        self._places[string_at(record, "uuid")] = len(self.turns)
+        if string_at(record, "subtype") == "compact_boundary":
+            self._boundary, self._reply = object_at(record, "compactMetadata"), ""
         if record.get("isCompactSummary") is True:
-            self._compact(texts(message.get("content")))
-        if string(record, "type") != "assistant" or not spoken or spoken[0].who != "model":
+            self._add_compaction(join_texts(message.get("content")))
+        if string_at(record, "type") != "assistant" or not spoken or spoken[0].who != "model":
             self.turns += spoken
             return
-        if not self._reply or string(message, "id") != self._reply:
-            self._reply, self._end = string(message, "id"), len(self.turns)
+        if not self._reply or string_at(message, "id") != self._reply:
+            self._reply, self._end = string_at(message, "id"), len(self.turns)
         self.turns[self._end : self._end] = spoken
         self._end += len(spoken)
-        self.model = string(message, "model") or self.model
+        self.model = string_at(message, "model") or self.model
 
-    def _compact(self, summary: str) -> None:
+    def _add_compaction(self, summary: str) -> None:
         """A summary begins here; lines that its boundary names stay."""
-        named = inner(self._boundary, "preservedMessages").get("uuids")
+        named = object_at(self._boundary, "preservedMessages").get("uuids")
         ids = [str(id) for id in cast("list[object]", named)] if isinstance(named, list) else []
-        first = string(inner(self._boundary, "preservedSegment"), "headUuid")
+        first = string_at(object_at(self._boundary, "preservedSegment"), "headUuid")
         places = [self._places[id] for id in (*ids, first) if id in self._places]
-        at, size = len(self.turns), number(self._boundary, "preTokens")
-        self.compactions.append(Compaction(at, summary, at - min(places, default=at), size))
+        at, size = len(self.turns), int_at(self._boundary, "preTokens")
+        self.compactions.append(RecordedCompaction(at, summary, at - min(places, default=at), size))
 
 
-def _branch(path: Path) -> set[str]:
+def _last_branch_ids(path: Path) -> set[str]:
     """Return the lines of the branch that ends last.
 
     Calls that ran side by side are lines of their own, and so are their results: what hangs on a
@@ -113,15 +122,15 @@ def _branch(path: Path) -> set[str]:
     parents: dict[str, str] = {}
     beside: dict[str, str] = {}
     last = ""
-    for record in lines(path):
-        id = string(record, "uuid")
+    for record in read_json_lines(path):
+        id = string_at(record, "uuid")
         if not id or record.get("isSidechain") is True:
             continue
-        parent = string(record, "parentUuid") or string(record, "logicalParentUuid")
-        boundary = string(record, "subtype") == "compact_boundary"
+        parent = string_at(record, "parentUuid") or string_at(record, "logicalParentUuid")
+        boundary = string_at(record, "subtype") == "compact_boundary"
         lost = parent not in parents and (bool(parent) or boundary)
         parents[id] = last if lost else parent
-        if source := _beside(record):
+        if source := _owning_reply(record):
             beside[id] = source
         last = id
     alive: set[str] = set()
@@ -133,38 +142,42 @@ def _branch(path: Path) -> set[str]:
     return alive | {id for id, source in beside.items() if source in alive}
 
 
-def _beside(record: Json) -> str:
+def _owning_reply(record: Json) -> str:
     """Return the reply that a line is a part of, or the line whose call it answers."""
-    message = inner(record, "message")
-    if string(record, "type") == "assistant":
-        return string(message, "id")
-    answers = any(string(block, "type") == "tool_result" for block in objects(message, "content"))
-    asked_by = string(record, "sourceToolAssistantUUID") or string(record, "parentUuid")
+    message = object_at(record, "message")
+    if string_at(record, "type") == "assistant":
+        return string_at(message, "id")
+    answers = any(
+        string_at(block, "type") == "tool_result" for block in objects_at(message, "content")
+    )
+    asked_by = string_at(record, "sourceToolAssistantUUID") or string_at(record, "parentUuid")
     return asked_by if answers else ""
 
 
-def _spoken(record: Json) -> Iterator[Spoken]:
-    message, at = inner(record, "message"), moment(record.get("timestamp"))
-    blocks, kind = objects(message, "content"), string(record, "type")
-    text, shown = content(message.get("content"))
-    if kind == "assistant" and string(message, "model") == SYNTHETIC:
+def _parse_claude_turns(record: Json) -> Iterator[RecordedTurn]:
+    message, at = object_at(record, "message"), parse_timestamp(record.get("timestamp"))
+    blocks, kind = objects_at(message, "content"), string_at(record, "type")
+    text, shown = split_content(message.get("content"))
+    if kind == "assistant" and string_at(message, "model") == SYNTHETIC_MODEL:
         if text:
-            yield Spoken("note", text, at)
+            yield RecordedTurn("note", text, at)
     elif kind == "assistant":
-        used = (block for block in blocks if string(block, "type") == "tool_use")
-        calls = tuple(call(block, "input") for block in used)
+        used = (block for block in blocks if string_at(block, "type") == "tool_use")
+        calls = tuple(parse_recorded_call(block, "input") for block in used)
         if text or calls:
-            yield Spoken("model", text, at, calls)
+            yield RecordedTurn("model", text, at, calls)
     elif kind == "user":
         for block in blocks:
-            if string(block, "type") == "tool_result":
-                yield _answer(block, at)
+            if string_at(block, "type") == "tool_result":
+                yield _parse_tool_result(block, at)
         meta = any(record.get(mark) is True for mark in ("isMeta", "isCompactSummary"))
         if text or shown:
-            yield Spoken("note" if meta else asked(text), text, at, pictures=shown)
+            yield RecordedTurn(
+                "note" if meta else classify_user_text(text), text, at, pictures=shown
+            )
 
 
-def _answer(block: Json, at: float) -> Spoken:
-    text, shown = content(block.get("content"))
-    id, error = string(block, "tool_use_id"), block.get("is_error") is True
-    return Spoken("tool", text, at, answers=id, error=error, pictures=shown)
+def _parse_tool_result(block: Json, at: float) -> RecordedTurn:
+    text, shown = split_content(block.get("content"))
+    id, error = string_at(block, "tool_use_id"), block.get("is_error") is True
+    return RecordedTurn("tool", text, at, answers=id, error=error, pictures=shown)

@@ -8,101 +8,117 @@ from pathlib import Path
 
 from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    asked,
-    content,
-    encoded,
-    inner,
-    lines,
-    moment,
-    number,
-    sessions,
-    shortened,
-    string,
-    told,
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    classify_user_text,
+    encode_arguments,
+    find_session_files,
+    int_at,
+    object_at,
+    parse_timestamp,
+    read_json_lines,
+    shorten_turns,
+    split_content,
+    string_at,
 )
 from travois.core.content import Call
 
-NAME, RESUME = CODEX.name, CODEX.resume
-FAILED = re.compile(r'(?:exit code:? |exited with code |"exit_code": ?)[1-9]', re.IGNORECASE)
-CWD = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
+CODEX_AGENT, RESUME = CODEX.name, CODEX.resume
+FAILED_COMMAND_PATTERN = re.compile(
+    r'(?:exit code:? |exited with code |"exit_code": ?)[1-9]', re.IGNORECASE
+)
+CWD_PATTERN = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order."""
-    return sessions(CODEX, CODEX.home(environ))
+    return find_session_files(CODEX, CODEX.find_home(environ))
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return a session; a thread that another one started has no turns of its own."""
-    turns: list[Spoken] = []
-    shorter: list[Compaction] = []
+    turns: list[RecordedTurn] = []
+    shorter: list[RecordedCompaction] = []
     id = cwd = model = ""
-    for place, record in enumerate(lines(path)):
-        payload = inner(record, "payload") or record
+    for place, record in enumerate(read_json_lines(path)):
+        payload = object_at(record, "payload") or record
         if place == 0:
-            id, cwd = string(payload, "id"), string(payload, "cwd")
-            if inner(payload, "source"):
-                return told(NAME, path, turns=[])
-        if string(payload, "type") == "thread_rolled_back":
-            _take_back(turns, number(payload, "num_turns"))
+            id, cwd = string_at(payload, "id"), string_at(payload, "cwd")
+            if object_at(payload, "source"):
+                return build_recorded_session(CODEX_AGENT, path, turns=[])
+        if string_at(payload, "type") == "thread_rolled_back":
+            _roll_back_turns(turns, int_at(payload, "num_turns"))
             shorter = [one for one in shorter if one.at <= len(turns)]
-        if string(record, "type") == "compacted" and string(payload, "message"):
-            shorter.append(Compaction(len(turns), string(payload, "message")))
-        if string(record, "type") == "turn_context":
-            model = string(payload, "model") or model
-        if string(record, "type") != "event_msg":
-            turns += shortened(_spoken(payload, moment(record.get("timestamp"))), longest)
-    cwd = cwd or next((_cwd(turn.text) for turn in turns if _cwd(turn.text)), "")
+        if string_at(record, "type") == "compacted" and string_at(payload, "message"):
+            shorter.append(RecordedCompaction(len(turns), string_at(payload, "message")))
+        if string_at(record, "type") == "turn_context":
+            model = string_at(payload, "model") or model
+        if string_at(record, "type") != "event_msg":
+            turns += shorten_turns(
+                _parse_codex_turns(payload, parse_timestamp(record.get("timestamp"))), longest
+            )
+    cwd = cwd or next(
+        (_find_cwd_in_text(turn.text) for turn in turns if _find_cwd_in_text(turn.text)), ""
+    )
     id = id or path.stem[-36:]
-    return told(NAME, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model)
+    return build_recorded_session(
+        CODEX_AGENT, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model
+    )
 
 
-def _take_back(turns: list[Spoken], prompts: int) -> None:
+def _roll_back_turns(turns: list[RecordedTurn], prompts: int) -> None:
     """Forget so many prompts of the user, and all that came of them."""
     for _ in range(prompts):
         while turns and turns.pop().who != "user":
             pass
 
 
-def _spoken(item: Json, at: float) -> Iterator[Spoken]:
-    match string(item, "type"):
+def _parse_codex_turns(item: Json, at: float) -> Iterator[RecordedTurn]:
+    match string_at(item, "type"):
         case "message":
-            text, shown = content(item.get("content"))
-            role = string(item, "role")
-            who = "model" if role == "assistant" else asked(text) if role == "user" else "note"
+            text, shown = split_content(item.get("content"))
+            role = string_at(item, "role")
+            who = (
+                "model"
+                if role == "assistant"
+                else classify_user_text(text)
+                if role == "user"
+                else "note"
+            )
             if text or shown:
-                yield Spoken(who, text, at, pictures=shown)
+                yield RecordedTurn(who, text, at, pictures=shown)
         case "function_call":
-            yield _called(item, string(item, "arguments"), at)
+            yield _codex_call_turn(item, string_at(item, "arguments"), at)
         case "custom_tool_call":
-            yield _called(item, encoded({"input": string(item, "input")}), at)
+            yield _codex_call_turn(item, encode_arguments({"input": string_at(item, "input")}), at)
         case "local_shell_call":
-            yield _called(item, encoded(inner(item, "action")), at)
+            yield _codex_call_turn(item, encode_arguments(object_at(item, "action")), at)
         case "function_call_output" | "custom_tool_call_output":
-            yield _answered(item, at)
+            yield _codex_result_turn(item, at)
         case _:
             pass
 
 
-def _called(item: Json, args: str, at: float) -> Spoken:
-    name = string(item, "name") or "shell"
-    return Spoken("model", "", at, (Call(string(item, "call_id"), name, args),))
+def _codex_call_turn(item: Json, args: str, at: float) -> RecordedTurn:
+    name = string_at(item, "name") or "shell"
+    return RecordedTurn("model", "", at, (Call(string_at(item, "call_id"), name, args),))
 
 
-def _answered(item: Json, at: float) -> Spoken:
-    output = inner(item, "output")
-    text, shown = content(output.get("content") if output else item.get("output"))
-    error = output.get("success") is False or bool(FAILED.search(text[:400]))
-    return Spoken("tool", text, at, answers=string(item, "call_id"), error=error, pictures=shown)
+def _codex_result_turn(item: Json, at: float) -> RecordedTurn:
+    output = object_at(item, "output")
+    text, shown = split_content(output.get("content") if output else item.get("output"))
+    error = output.get("success") is False or bool(FAILED_COMMAND_PATTERN.search(text[:400]))
+    return RecordedTurn(
+        "tool", text, at, answers=string_at(item, "call_id"), error=error, pictures=shown
+    )
 
 
-def _cwd(text: str) -> str:
+def _find_cwd_in_text(text: str) -> str:
     """Return the folder that early versions name only in a message to the model."""
-    found = CWD.search(text[:2000])
+    found = CWD_PATTERN.search(text[:2000])
     return (found[1] or found[2]).strip() if found else ""

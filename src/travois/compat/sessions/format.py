@@ -17,13 +17,13 @@ from travois.core.content import Call
 # A session that some agent has recorded, in words that are the same for all agents.
 
 
-Who = Literal["user", "model", "tool", "note"]
+Speaker = Literal["user", "model", "tool", "note"]
 """A person, the model, what a tool answered, or what a harness put in between."""
-WHOLE = 1 << 40
+NO_TEXT_LIMIT = 1 << 40
 """So many characters of each text that nothing is cut."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SessionFile(msgspec.Struct, frozen=True):
     """A session file; its stamp changes with its content."""
 
     agent: str
@@ -33,26 +33,26 @@ class Found(msgspec.Struct, frozen=True):
     """When it last changed."""
 
 
-class Picture(msgspec.Struct, frozen=True):
+class RecordedMedia(msgspec.Struct, frozen=True):
     """An image or a document of a turn, as base64."""
 
     mime: str
     data: str
 
 
-class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     """A turn: a message, with the tools that it calls or the call that it answers."""
 
-    who: Who
+    who: Speaker
     text: str
     at: float = 0.0
     calls: tuple[Call, ...] = ()
     answers: str = ""
     error: bool = False
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[RecordedMedia, ...] = ()
 
 
-class Compaction(msgspec.Struct, frozen=True):
+class RecordedCompaction(msgspec.Struct, frozen=True):
     """A compaction: a summary that replaced all but the last turns before it."""
 
     at: int
@@ -64,7 +64,7 @@ class Compaction(msgspec.Struct, frozen=True):
     """The window in use by then, as far as that was recorded."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedSession(msgspec.Struct, frozen=True):
     """A recorded session: its last branch, without what was taken back."""
 
     agent: str
@@ -74,8 +74,8 @@ class Recorded(msgspec.Struct, frozen=True):
     at: float
     """When the last word was said."""
     title: str
-    turns: tuple[Spoken, ...]
-    compactions: tuple[Compaction, ...] = ()
+    turns: tuple[RecordedTurn, ...]
+    compactions: tuple[RecordedCompaction, ...] = ()
     model: str = ""
     """Who answered last."""
 
@@ -85,30 +85,30 @@ class Recorded(msgspec.Struct, frozen=True):
 
 Json = dict[str, object]
 LONGEST_LINE = 1 << 25
-HALF = re.compile(
+LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 """One half of a character that takes two escapes."""
 
 
-def lines(path: Path) -> Iterator[Json]:
+def read_json_lines(path: Path) -> Iterator[Json]:
     """Yield the JSON objects of a file, one per line, skipping damaged and huge lines."""
     with path.open("rb", buffering=1 << 20) as file:
         while line := file.readline(LONGEST_LINE):
             if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
-                _skip(file)
-            elif (record := decode(line)) is not None:
+                _skip_long_line(file)
+            elif (record := decode_json_object(line)) is not None:
                 yield record
 
 
-def _skip(file: BinaryIO) -> None:
+def _skip_long_line(file: BinaryIO) -> None:
     """Go to the end of a line without keeping it."""
     while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
         pass
 
 
-def decode(data: bytes | str) -> Json | None:
+def decode_json_object(data: bytes | str) -> Json | None:
     """Decode a JSON object; None if it is anything else.
 
     Agents that cut texts sometimes cut a character in two: what is left of it is replaced.
@@ -117,12 +117,12 @@ def decode(data: bytes | str) -> Json | None:
         found = msgspec.json.decode(data)
     except (ValueError, RecursionError):
         raw = data.encode(errors="replace") if isinstance(data, str) else data
-        whole = HALF.sub(rb"\\ufffd", raw)
-        return decode(whole) if whole != raw else None
+        whole = LONE_SURROGATE.sub(rb"\\ufffd", raw)
+        return decode_json_object(whole) if whole != raw else None
     return cast("Json", found) if isinstance(found, dict) else None
 
 
-def inner(record: Json, *keys: str) -> Json:
+def object_at(record: Json, *keys: str) -> Json:
     """Return an object inside; an empty one if there is none."""
     for key in keys:
         found = record.get(key)
@@ -132,39 +132,39 @@ def inner(record: Json, *keys: str) -> Json:
     return record
 
 
-def string(record: Json, key: str) -> str:
+def string_at(record: Json, key: str) -> str:
     """Return a text inside; an empty one if there is none."""
     found = record.get(key)
     return found if isinstance(found, str) else ""
 
 
-def objects(record: Json, key: str) -> list[Json]:
+def objects_at(record: Json, key: str) -> list[Json]:
     """Return the objects of a list inside."""
     found = record.get(key)
     listed = cast("list[object]", found) if isinstance(found, list) else []
     return [cast("Json", one) for one in listed if isinstance(one, dict)]
 
 
-def texts(content: object) -> str:
+def join_texts(content: object) -> str:
     """Join the text of a content: a string, or a list of strings or text blocks."""
     if isinstance(content, str):
         return content
     listed = cast("list[object]", content) if isinstance(content, list) else []
     found = (
-        one if isinstance(one, str) else string(cast("Json", one), "text")
+        one if isinstance(one, str) else string_at(cast("Json", one), "text")
         for one in listed
         if isinstance(one, str | dict)
     )
     return "\n".join(text for text in found if text)
 
 
-def number(record: Json, key: str) -> int:
+def int_at(record: Json, key: str) -> int:
     """Return a count inside; zero if there is none."""
     found = record.get(key)
     return found if isinstance(found, int) else 0
 
 
-def moment(value: object) -> float:
+def parse_timestamp(value: object) -> float:
     """Parse a time as seconds since 1970, from text or milliseconds; 0 if that fails."""
     if isinstance(value, int | float):
         return value / 1000
@@ -174,95 +174,97 @@ def moment(value: object) -> float:
         return 0.0
 
 
-def encoded(args: object) -> str:
+def encode_arguments(args: object) -> str:
     """Return the arguments of a call as JSON text."""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
 
 
-TITLE = 200
-INJECTED = re.compile(
+MAX_TITLE_CHARS = 200
+INJECTED_TEXT = re.compile(
     r"\s*(?:<[a-z]+[_-][a-z_-]*[a-z][ >]|<(?:skill|permissions instructions)>"
     r"|# AGENTS\.md instructions|\[Request interrupted|Caveat: )"
 )
 """How texts begin that harnesses say in the user's place."""
-EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,")
+DATA_URL = re.compile(r"data:([\w.+/-]+);base64,")
 
 
-def stamped(agent: str, path: Path) -> Found | None:
+def stat_session_file(agent: str, path: Path) -> SessionFile | None:
     """Return a file with its size and time; None if it is gone or empty."""
     try:
         stat = path.stat()
     except OSError:
         return None
     stamp = f"{stat.st_size} {stat.st_mtime_ns}"
-    return Found(agent, path, stamp, stat.st_mtime) if stat.st_size else None
+    return SessionFile(agent, path, stamp, stat.st_mtime) if stat.st_size else None
 
 
-def sessions(agent: ForeignAgent, home: Path | None) -> Iterator[Found]:
+def find_session_files(agent: ForeignAgent, home: Path | None) -> Iterator[SessionFile]:
     """Yield an agent's session files below a folder, in no order."""
     for path in (path for each in agent.sessions for path in home.glob(each)) if home else ():
-        if found := stamped(agent.name, path):
+        if found := stat_session_file(agent.name, path):
             yield found
 
 
-def content(said: object) -> tuple[str, tuple[Picture, ...]]:
+def split_content(said: object) -> tuple[str, tuple[RecordedMedia, ...]]:
     """Return the words of a content, and its images and documents, in any agent's spelling."""
-    found = (_picture(one) for one in objects({"said": said}, "said"))
-    return texts(said), tuple(one for one in found if one is not None)
+    found = (_parse_media(one) for one in objects_at({"said": said}, "said"))
+    return join_texts(said), tuple(one for one in found if one is not None)
 
 
-def _picture(block: Json) -> Picture | None:
-    for place in (inner(block, "source"), inner(block, "inlineData"), block):
-        mime = string(place, "media_type") or string(place, "mimeType")
-        if mime and (data := string(place, "data")):
-            return Picture(mime, data)
-    url = string(block, "image_url") or string(inner(block, "image_url"), "url")
-    found = EMBEDDED.match(url or string(block, "url"))
-    return Picture(found[1], found.string[found.end() :]) if found else None
+def _parse_media(block: Json) -> RecordedMedia | None:
+    for place in (object_at(block, "source"), object_at(block, "inlineData"), block):
+        mime = string_at(place, "media_type") or string_at(place, "mimeType")
+        if mime and (data := string_at(place, "data")):
+            return RecordedMedia(mime, data)
+    url = string_at(block, "image_url") or string_at(object_at(block, "image_url"), "url")
+    found = DATA_URL.match(url or string_at(block, "url"))
+    return RecordedMedia(found[1], found.string[found.end() :]) if found else None
 
 
-def call(block: Json, args: str) -> Call:
+def parse_recorded_call(block: Json, args: str) -> Call:
     """Return a call whose arguments have that name."""
-    return Call(string(block, "id"), string(block, "name"), encoded(block.get(args, {})))
+    return Call(
+        string_at(block, "id"), string_at(block, "name"), encode_arguments(block.get(args, {}))
+    )
 
 
-def shortened(turns: Iterable[Spoken], longest: int) -> Iterator[Spoken]:
+def shorten_turns(turns: Iterable[RecordedTurn], longest: int) -> Iterator[RecordedTurn]:
     """Cut the text of each turn; turns that are cut lose their media."""
-    if longest == WHOLE:
+    if longest == NO_TEXT_LIMIT:
         return iter(turns)
-    return (replace(one, text=cut(one.text, longest), pictures=()) for one in turns)
+    return (replace(one, text=shorten_text(one.text, longest), pictures=()) for one in turns)
 
 
-def cut(text: str, longest: int) -> str:
+def shorten_text(text: str, longest: int) -> str:
     """Cut a text to so many characters."""
     return text if len(text) <= longest else text[:longest] + "…"
 
 
-def asked(text: str) -> Who:
+def classify_user_text(text: str) -> Speaker:
     """Classify a user message: from the user, or injected by the harness."""
-    return "note" if INJECTED.match(text) else "user"
+    return "note" if INJECTED_TEXT.match(text) else "user"
 
 
-def headline(turns: list[Spoken], *names: str) -> str:
+def make_session_title(turns: list[RecordedTurn], *names: str) -> str:
     """Return a session's title: its first name, else the user's first words."""
     said = (turn.text for turn in turns if turn.who == "user" and turn.text.strip())
     name = next((name for name in names if name.strip()), "") or next(said, "")
-    return cut(" ".join(name[: 4 * TITLE].split()), TITLE)
+    return shorten_text(" ".join(name[: 4 * MAX_TITLE_CHARS].split()), MAX_TITLE_CHARS)
 
 
-def told(
+def build_recorded_session(
     agent: str,
     path: Path,
     *,
-    turns: list[Spoken],
+    turns: list[RecordedTurn],
     id: str = "",
     cwd: str = "",
     names: Iterable[str] = (),
-    shorter: Iterable[Compaction] = (),
+    shorter: Iterable[RecordedCompaction] = (),
     model: str = "",
-) -> Recorded:
+) -> RecordedSession:
     """Build a recorded session."""
     at = max((turn.at for turn in turns), default=0.0)
-    title = headline(turns, *names)
+    title = make_session_title(turns, *names)
     said, id = (tuple(turns), tuple(shorter)), id or path.stem
-    return Recorded(agent, id, path, cwd, at, title, *said, model)
+    return RecordedSession(agent, id, path, cwd, at, title, *said, model)

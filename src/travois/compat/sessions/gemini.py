@@ -7,106 +7,123 @@ from pathlib import Path
 
 from travois.compat.foreign_agent import GEMINI
 from travois.compat.sessions.format import (
-    WHOLE,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    asked,
-    call,
-    content,
-    decode,
-    inner,
-    lines,
-    moment,
-    objects,
-    sessions,
-    shortened,
-    string,
-    told,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    classify_user_text,
+    decode_json_object,
+    find_session_files,
+    object_at,
+    objects_at,
+    parse_recorded_call,
+    parse_timestamp,
+    read_json_lines,
+    shorten_turns,
+    split_content,
+    string_at,
 )
 
-NAME, RESUME = GEMINI.name, GEMINI.resume
-LARGEST, ENDS = 1 << 28, (".json", ".jsonl")
+GEMINI_AGENT, RESUME = GEMINI.name, GEMINI.resume
+MAX_DOCUMENT_BYTES, SESSION_FILE_ENDINGS = 1 << 28, (".json", ".jsonl")
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order; one that was gone on with in the later form counts once."""
-    return (one for one in sessions(GEMINI, GEMINI.home(environ)) if not _twin(one.path))
+    return (
+        one
+        for one in find_session_files(GEMINI, GEMINI.find_home(environ))
+        if not _has_jsonl_twin(one.path)
+    )
 
 
-def _twin(path: Path) -> bool:
+def _has_jsonl_twin(path: Path) -> bool:
     return path.suffix == ".json" and path.with_suffix(".jsonl").exists()
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return a session; one that another one started has no turns of its own."""
-    about, said = (_lines if path.suffix == ".jsonl" else _document)(path, longest)
+    about, said = (_read_jsonl_session if path.suffix == ".jsonl" else _read_json_session)(
+        path, longest
+    )
     turns = [turn for message in said.values() for turn in message]
-    if string(about, "kind") == "subagent":
+    if string_at(about, "kind") == "subagent":
         turns = []
-    id, names = string(about, "sessionId"), (string(about, "summary"),)
-    return told(NAME, path, turns=turns, id=id, cwd=_cwd(path), names=names)
+    id, names = string_at(about, "sessionId"), (string_at(about, "summary"),)
+    return build_recorded_session(
+        GEMINI_AGENT, path, turns=turns, id=id, cwd=_read_project_root(path), names=names
+    )
 
 
-Said = dict[str, tuple[Spoken, ...]]
+TurnsByMessage = dict[str, tuple[RecordedTurn, ...]]
 
 
-def _document(path: Path, longest: int) -> tuple[Json, Said]:
-    whole = path.stat().st_size <= LARGEST and decode(path.read_bytes())
+def _read_json_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]:
+    whole = path.stat().st_size <= MAX_DOCUMENT_BYTES and decode_json_object(path.read_bytes())
     if not whole:
         return {}, {}
-    return whole, _messages(whole, longest)
+    return whole, _parse_messages(whole, longest)
 
 
-def _lines(path: Path, longest: int) -> tuple[Json, Said]:
+def _read_jsonl_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]:
     about: Json = {}
-    said: Said = {}
-    for record in lines(path):
-        if back := string(record, "$rewindTo"):
+    said: TurnsByMessage = {}
+    for record in read_json_lines(path):
+        if back := string_at(record, "$rewindTo"):
             ids = list(said)
             for id in ids[ids.index(back) if back in said else 0 :]:
                 del said[id]
         elif "$set" in record:
-            about |= inner(record, "$set")
-        elif id := string(record, "id"):
-            said[id] = tuple(shortened(_spoken(record), longest))
+            about |= object_at(record, "$set")
+        elif id := string_at(record, "id"):
+            said[id] = tuple(shorten_turns(_parse_gemini_turns(record), longest))
         else:
             about |= record
-    return about, _messages(about, longest) or said
+    return about, _parse_messages(about, longest) or said
 
 
-def _messages(about: Json, longest: int) -> Said:
+def _parse_messages(about: Json, longest: int) -> TurnsByMessage:
     return {
-        string(message, "id") or str(number): tuple(shortened(_spoken(message), longest))
-        for number, message in enumerate(objects(about, "messages"))
+        string_at(message, "id") or str(number): tuple(
+            shorten_turns(_parse_gemini_turns(message), longest)
+        )
+        for number, message in enumerate(objects_at(about, "messages"))
     }
 
 
-def _spoken(message: Json) -> Iterator[Spoken]:
-    at, (text, shown) = moment(message.get("timestamp")), content(message.get("content"))
-    match string(message, "type"):
+def _parse_gemini_turns(message: Json) -> Iterator[RecordedTurn]:
+    at, (text, shown) = (
+        parse_timestamp(message.get("timestamp")),
+        split_content(message.get("content")),
+    )
+    match string_at(message, "type"):
         case "user" if text or shown:
-            yield Spoken(asked(text), text, at, pictures=shown)
+            yield RecordedTurn(classify_user_text(text), text, at, pictures=shown)
         case "gemini":
-            used = objects(message, "toolCalls")
-            yield Spoken("model", text, at, tuple(call(one, "args") for one in used))
-            yield from (_answer(one, at) for one in used)
+            used = objects_at(message, "toolCalls")
+            yield RecordedTurn(
+                "model", text, at, tuple(parse_recorded_call(one, "args") for one in used)
+            )
+            yield from (_parse_tool_call_result(one, at) for one in used)
         case "error" if text:
-            yield Spoken("tool", text, at, error=True)
+            yield RecordedTurn("tool", text, at, error=True)
         case _:
             pass
 
 
-def _answer(used: Json, at: float) -> Spoken:
-    responses = [inner(one, "functionResponse", "response") for one in objects(used, "result")]
-    words = [string(one, "output") or string(one, "error") for one in responses]
-    text = "\n".join(filter(None, words)) or string(used, "resultDisplay")
-    error = string(used, "status") == "error"
-    return Spoken("tool", text, at, answers=string(used, "id"), error=error)
+def _parse_tool_call_result(used: Json, at: float) -> RecordedTurn:
+    responses = [
+        object_at(one, "functionResponse", "response") for one in objects_at(used, "result")
+    ]
+    words = [string_at(one, "output") or string_at(one, "error") for one in responses]
+    text = "\n".join(filter(None, words)) or string_at(used, "resultDisplay")
+    error = string_at(used, "status") == "error"
+    return RecordedTurn("tool", text, at, answers=string_at(used, "id"), error=error)
 
 
-def _cwd(path: Path) -> str:
+def _read_project_root(path: Path) -> str:
     try:
         return (path.parents[1] / ".project_root").read_text("utf-8").strip()
     except (OSError, ValueError):

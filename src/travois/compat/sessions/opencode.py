@@ -9,130 +9,150 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.compat.foreign_agent import OPENCODE, find_folder
+from travois.compat.foreign_agent import OPENCODE, find_config_folder
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    asked,
-    content,
-    decode,
-    encoded,
-    inner,
-    moment,
-    sessions,
-    shortened,
-    string,
-    told,
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    classify_user_text,
+    decode_json_object,
+    encode_arguments,
+    find_session_files,
+    object_at,
+    parse_timestamp,
+    shorten_turns,
+    split_content,
+    string_at,
 )
 from travois.core.content import Call
 
-NAME, RESUME = OPENCODE.name, OPENCODE.resume
-LISTING = """\
+OPENCODE_AGENT, RESUME = OPENCODE.name, OPENCODE.resume
+SELECT_SESSIONS = """\
 select id, max(time_updated, coalesce(
   (select max(time_updated) from message where session_id = session.id), 0))
 from session where parent_id is null"""
-MESSAGES = "select id, data from message where session_id = ? order by time_created, id"
-PARTS = "select data from part where message_id = ? order by id"
-Message = tuple[str, Json, Iterable[Json]]
+SELECT_MESSAGES = "select id, data from message where session_id = ? order by time_created, id"
+SELECT_PARTS = "select data from part where message_id = ? order by id"
+MessageWithParts = tuple[str, Json, Iterable[Json]]
 """Its id, what it is, and its parts."""
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order. One of a database has a path below that of the database."""
-    share = find_folder(environ, "XDG_DATA_HOME", ".local/share")
+    share = find_config_folder(environ, "XDG_DATA_HOME", ".local/share")
     if share is None:
         return
     home = share / "opencode"
     kept: set[str] = set()
     for database in home.glob("opencode*.db"):
-        for id, stamp in _rows(database, LISTING):
+        for id, stamp in _query_database(database, SELECT_SESSIONS):
             kept.add(str(id))
-            yield Found(NAME, database / str(id), str(stamp), moment(stamp))
-    for found in sessions(OPENCODE, home):
+            yield SessionFile(
+                OPENCODE_AGENT, database / str(id), str(stamp), parse_timestamp(stamp)
+            )
+    for found in find_session_files(OPENCODE, home):
         said = home / "storage" / "message" / found.path.stem
         if found.path.stem not in kept:
-            yield replace(found, stamp=f"{found.stamp} {_changed(said)}")
+            yield replace(found, stamp=f"{found.stamp} {_modification_time(said)}")
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return a session; one that another one started has no turns of its own."""
-    about, messages = _from_files(path) if path.suffix == ".json" else _from_database(path)
-    back = inner(about, "revert")
-    turns: list[Spoken] = []
-    shorter: list[Compaction] = []
+    about, messages = (
+        _read_from_files(path) if path.suffix == ".json" else _read_from_database(path)
+    )
+    back = object_at(about, "revert")
+    turns: list[RecordedTurn] = []
+    shorter: list[RecordedCompaction] = []
     model = ""
     for id, message, parts in messages:
-        if string(back, "messageID") and id >= string(back, "messageID"):
+        if string_at(back, "messageID") and id >= string_at(back, "messageID"):
             break
-        said = [*shortened(_spoken(message, parts), longest)]
+        said = [*shorten_turns(_parse_opencode_turns(message, parts), longest)]
         if message.get("summary") is True:
             summary = "\n".join(turn.text for turn in said if turn.text)
-            shorter += [Compaction(len(turns), summary)] if summary else []
+            shorter += [RecordedCompaction(len(turns), summary)] if summary else []
         else:
             turns += said
-        model = string(message, "modelID") or model
-    if string(about, "parentID"):
+        model = string_at(message, "modelID") or model
+    if string_at(about, "parentID"):
         turns = []
-    cwd, names = string(about, "directory"), (string(about, "title"),)
-    return told(NAME, path, turns=turns, cwd=cwd, names=names, shorter=shorter, model=model)
+    cwd, names = string_at(about, "directory"), (string_at(about, "title"),)
+    return build_recorded_session(
+        OPENCODE_AGENT, path, turns=turns, cwd=cwd, names=names, shorter=shorter, model=model
+    )
 
 
-def _spoken(message: Json, parts: Iterable[Json]) -> Iterator[Spoken]:
-    at, role = moment(inner(message, "time").get("created")), string(message, "role")
-    answers: list[Spoken] = []
+def _parse_opencode_turns(message: Json, parts: Iterable[Json]) -> Iterator[RecordedTurn]:
+    at, role = (
+        parse_timestamp(object_at(message, "time").get("created")),
+        string_at(message, "role"),
+    )
+    answers: list[RecordedTurn] = []
     for part in parts:
-        kind, text = string(part, "type"), string(part, "text")
+        kind, text = string_at(part, "type"), string_at(part, "text")
         if kind == "tool":
-            yield _called(part, at)
-            answers += _answered(part, at)
+            yield _opencode_call_turn(part, at)
+            answers += _opencode_result_turn(part, at)
             continue
         yield from answers
         answers = []
         if kind == "text" and text:
             harness = part.get("synthetic") is True
-            yield Spoken(
-                "model" if role != "user" else "note" if harness else asked(text), text, at
+            yield RecordedTurn(
+                "model" if role != "user" else "note" if harness else classify_user_text(text),
+                text,
+                at,
             )
-        elif kind == "file" and (shown := content([part])[1]):
-            yield Spoken("user", "", at, pictures=shown)
+        elif kind == "file" and (shown := split_content([part])[1]):
+            yield RecordedTurn("user", "", at, pictures=shown)
     yield from answers
 
 
-def _called(part: Json, at: float) -> Spoken:
-    args = encoded(inner(part, "state", "input"))
-    return Spoken("model", "", at, (Call(string(part, "callID"), string(part, "tool"), args),))
+def _opencode_call_turn(part: Json, at: float) -> RecordedTurn:
+    args = encode_arguments(object_at(part, "state", "input"))
+    return RecordedTurn(
+        "model", "", at, (Call(string_at(part, "callID"), string_at(part, "tool"), args),)
+    )
 
 
-def _answered(part: Json, at: float) -> Iterator[Spoken]:
+def _opencode_result_turn(part: Json, at: float) -> Iterator[RecordedTurn]:
     """Yield what a call brought; nothing if it was never finished."""
-    state, id = inner(part, "state"), string(part, "callID")
-    error = string(state, "status") == "error"
-    text = string(state, "error" if error else "output")
+    state, id = object_at(part, "state"), string_at(part, "callID")
+    error = string_at(state, "status") == "error"
+    text = string_at(state, "error" if error else "output")
     if "output" in state or error:
-        yield Spoken("tool", text, at, answers=id, error=error)
+        yield RecordedTurn("tool", text, at, answers=id, error=error)
 
 
-def _from_database(path: Path) -> tuple[Json, Iterator[Message]]:
+def _read_from_database(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
     columns = "select title, directory, revert from session where id = ?"
-    rows = list(_rows(path.parent, columns, path.name))
+    rows = list(_query_database(path.parent, columns, path.name))
     title, directory, revert = rows[0] if rows else ("", "", None)
-    about: Json = {"title": title, "directory": directory, "revert": decode(str(revert)) or {}}
+    about: Json = {
+        "title": title,
+        "directory": directory,
+        "revert": decode_json_object(str(revert)) or {},
+    }
     messages = (
-        (str(id), decode(str(data)) or {}, _parts(path.parent, str(id)))
-        for id, data in _rows(path.parent, MESSAGES, path.name)
+        (str(id), decode_json_object(str(data)) or {}, _select_parts(path.parent, str(id)))
+        for id, data in _query_database(path.parent, SELECT_MESSAGES, path.name)
     )
     return about, messages
 
 
-def _parts(database: Path, message: str) -> Iterator[Json]:
-    return (decode(str(data)) or {} for (data,) in _rows(database, PARTS, message))
+def _select_parts(database: Path, message: str) -> Iterator[Json]:
+    return (
+        decode_json_object(str(data)) or {}
+        for (data,) in _query_database(database, SELECT_PARTS, message)
+    )
 
 
-def _rows(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
+def _query_database(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
     """Rows of a database that its owner may be writing to; none if it is not one of the kind."""
     import sqlite3
 
@@ -143,23 +163,27 @@ def _rows(database: Path, query: str, *values: str) -> Iterator[tuple[object, ..
         return
 
 
-def _from_files(path: Path) -> tuple[Json, Iterator[Message]]:
+def _read_from_files(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
     home = path.parents[2]
     messages = (
-        (one.stem, _json(one), map(_json, sorted((home / "part" / one.stem).glob("*.json"))))
+        (
+            one.stem,
+            _read_json_file(one),
+            map(_read_json_file, sorted((home / "part" / one.stem).glob("*.json"))),
+        )
         for one in sorted((home / "message" / path.stem).glob("*.json"))
     )
-    return _json(path), messages
+    return _read_json_file(path), messages
 
 
-def _json(path: Path) -> Json:
+def _read_json_file(path: Path) -> Json:
     try:
-        return decode(path.read_bytes()) or {}
+        return decode_json_object(path.read_bytes()) or {}
     except OSError:
         return {}
 
 
-def _changed(path: Path) -> int:
+def _modification_time(path: Path) -> int:
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

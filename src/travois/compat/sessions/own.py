@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat.sessions.format import WHOLE, Found, Recorded, Spoken, cut, stamped, told
+from travois.compat.sessions.format import (
+    NO_TEXT_LIMIT,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    shorten_text,
+    stat_session_file,
+)
 from travois.core.content import extract_calls, extract_text
 from travois.core.facts import (
     AnyFact,
@@ -24,23 +32,23 @@ from travois.sessions.home import locate_home
 from travois.sessions.log_file import LOG_FILE_NAME as LOG
 from travois.sessions.log_file import read_entries
 
-NAME, RESUME = "travois", "travois --resume {id}"
-BARE = Noted("said", "")
+TRAVOIS_AGENT, RESUME = "travois", "travois --resume {id}"
+TEXT_PLACEHOLDER = Noted("said", "")
 """Stands for what was said while it is found out what was rewound: logs may be large."""
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order."""
     for folder in list_session_folders(locate_home(environ)):
-        if found := stamped(NAME, folder / LOG):
+        if found := stat_session_file(TRAVOIS_AGENT, folder / LOG):
             yield found
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return a session; what was compacted is in it, what was rewound is not."""
     cwd = name = ""
     bare: list[Entry] = []
-    said: dict[int, Spoken] = {}
+    said: dict[int, RecordedTurn] = {}
     for entry in read_entries(path, []):
         match entry.fact:
             case Opened(cwd=where):
@@ -49,26 +57,32 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
                 name = value
             case Rewound():
                 bare.append(entry)
-            case fact if spoken := _spoken(fact, entry.at, longest):
+            case fact if spoken := _turn_of_fact(fact, entry.at, longest):
                 said[entry.seq] = spoken
-                bare.append(Entry(entry.seq, entry.at, BARE))
+                bare.append(Entry(entry.seq, entry.at, TEXT_PLACEHOLDER))
             case _:
                 pass
     turns = [said[entry.seq] for entry in keep_live_entries(bare)]
-    return told(NAME, path, turns=turns, id=path.parent.name, cwd=cwd, names=(name,))
+    return build_recorded_session(
+        TRAVOIS_AGENT, path, turns=turns, id=path.parent.name, cwd=cwd, names=(name,)
+    )
 
 
-def _spoken(fact: AnyFact, at: float, longest: int) -> Spoken | None:
+def _turn_of_fact(fact: AnyFact, at: float, longest: int) -> RecordedTurn | None:
     match fact:
         case User(content=content, origin=origin):
-            return Spoken(
-                "user" if origin == "human" else "note", cut(extract_text(content), longest), at
+            return RecordedTurn(
+                "user" if origin == "human" else "note",
+                shorten_text(extract_text(content), longest),
+                at,
             )
         case Assistant(content=content):
-            return Spoken("model", cut(extract_text(content), longest), at, extract_calls(content))
+            return RecordedTurn(
+                "model", shorten_text(extract_text(content), longest), at, extract_calls(content)
+            )
         case Result(call=call, content=content, error=error):
-            return Spoken(
-                "tool", cut(extract_text(content), longest), at, answers=call, error=error
+            return RecordedTurn(
+                "tool", shorten_text(extract_text(content), longest), at, answers=call, error=error
             )
         case _:
             return None

@@ -7,66 +7,70 @@ from pathlib import Path
 
 from travois.compat.foreign_agent import PI
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
-    Found,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    asked,
-    call,
-    content,
-    inner,
-    lines,
-    moment,
-    number,
-    objects,
-    sessions,
-    shortened,
-    string,
-    texts,
-    told,
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    build_recorded_session,
+    classify_user_text,
+    find_session_files,
+    int_at,
+    join_texts,
+    object_at,
+    objects_at,
+    parse_recorded_call,
+    parse_timestamp,
+    read_json_lines,
+    shorten_turns,
+    split_content,
+    string_at,
 )
 
-NAME, RESUME = PI.name, PI.resume
-NOTES = ("custom_message", "branch_summary")
+PI_AGENT, RESUME = PI.name, PI.resume
+NOTE_ENTRY_TYPES = ("custom_message", "branch_summary")
 
 
-def find(environ: Mapping[str, str]) -> Iterator[Found]:
+def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     """Yield all sessions, in no order."""
-    return sessions(PI, PI.home(environ))
+    return find_session_files(PI, PI.find_home(environ))
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Return the last branch of a session."""
-    alive, turns, shorter = _branch(path), list[Spoken](), list[Compaction]()
+    alive, turns, shorter = (
+        _current_branch_ids(path),
+        list[RecordedTurn](),
+        list[RecordedCompaction](),
+    )
     places: dict[str, int] = {}
     about: Json = {}
     name = model = ""
-    for entry in lines(path):
-        if string(entry, "type") == "session":
+    for entry in read_json_lines(path):
+        if string_at(entry, "type") == "session":
             about = entry
-        if string(entry, "id") not in alive:
+        if string_at(entry, "id") not in alive:
             continue
-        places[string(entry, "id")] = len(turns)
-        if string(entry, "type") == "compaction":
-            shorter.append(_shorter(entry, len(turns), places))
-        name = string(entry, "name") or name
-        model = string(inner(entry, "message"), "model") or model
-        turns += shortened(_spoken(entry), longest)
-    id, cwd = string(about, "id"), string(about, "cwd")
-    return told(
-        NAME, path, turns=turns, id=id, cwd=cwd, names=(name,), shorter=shorter, model=model
+        places[string_at(entry, "id")] = len(turns)
+        if string_at(entry, "type") == "compaction":
+            shorter.append(_parse_compaction(entry, len(turns), places))
+        name = string_at(entry, "name") or name
+        model = string_at(object_at(entry, "message"), "model") or model
+        turns += shorten_turns(_parse_pi_turns(entry), longest)
+    id, cwd = string_at(about, "id"), string_at(about, "cwd")
+    return build_recorded_session(
+        PI_AGENT, path, turns=turns, id=id, cwd=cwd, names=(name,), shorter=shorter, model=model
     )
 
 
-def _branch(path: Path) -> set[str]:
+def _current_branch_ids(path: Path) -> set[str]:
     """The entries of the branch that ends last; entries without a parent follow each other."""
     parents: dict[str, str] = {}
     last = ""
-    for entry in lines(path):
-        if (id := string(entry, "id")) and string(entry, "type") != "session":
-            parents[id] = string(entry, "parentId") if "parentId" in entry else last
+    for entry in read_json_lines(path):
+        if (id := string_at(entry, "id")) and string_at(entry, "type") != "session":
+            parents[id] = string_at(entry, "parentId") if "parentId" in entry else last
             last = id
     alive: set[str] = set()
     while last and last not in alive:
@@ -75,29 +79,32 @@ def _branch(path: Path) -> set[str]:
     return alive
 
 
-def _shorter(entry: Json, at: int, places: Mapping[str, int]) -> Compaction:
-    first, size = places.get(string(entry, "firstKeptEntryId"), at), number(entry, "tokensBefore")
-    return Compaction(at, string(entry, "summary"), at - first, size)
+def _parse_compaction(entry: Json, at: int, places: Mapping[str, int]) -> RecordedCompaction:
+    first, size = (
+        places.get(string_at(entry, "firstKeptEntryId"), at),
+        int_at(entry, "tokensBefore"),
+    )
+    return RecordedCompaction(at, string_at(entry, "summary"), at - first, size)
 
 
-def _spoken(entry: Json) -> Iterator[Spoken]:
-    message, at = inner(entry, "message"), moment(entry.get("timestamp"))
-    text, shown = content(message.get("content"))
-    match string(message, "role"):
+def _parse_pi_turns(entry: Json) -> Iterator[RecordedTurn]:
+    message, at = object_at(entry, "message"), parse_timestamp(entry.get("timestamp"))
+    text, shown = split_content(message.get("content"))
+    match string_at(message, "role"):
         case "user" if text or shown:
-            yield Spoken(asked(text), text, at, pictures=shown)
+            yield RecordedTurn(classify_user_text(text), text, at, pictures=shown)
         case "assistant":
-            used = (one for one in objects(message, "content") if one.get("type") == "toolCall")
-            calls = tuple(call(one, "arguments") for one in used)
+            used = (one for one in objects_at(message, "content") if one.get("type") == "toolCall")
+            calls = tuple(parse_recorded_call(one, "arguments") for one in used)
             if text or calls:
-                yield Spoken("model", text, at, calls)
+                yield RecordedTurn("model", text, at, calls)
         case "toolResult":
-            id, error = string(message, "toolCallId"), message.get("isError") is True
-            yield Spoken("tool", text, at, answers=id, error=error, pictures=shown)
+            id, error = string_at(message, "toolCallId"), message.get("isError") is True
+            yield RecordedTurn("tool", text, at, answers=id, error=error, pictures=shown)
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            said = f"$ {string(message, 'command')}\n{string(message, 'output')}"
-            yield Spoken("note", said, at)
+            said = f"$ {string_at(message, 'command')}\n{string_at(message, 'output')}"
+            yield RecordedTurn("note", said, at)
         case _:
-            said = texts(entry.get("content")) or string(entry, "summary")
-            if said and string(entry, "type") in NOTES:
-                yield Spoken("note", said, at)
+            said = join_texts(entry.get("content")) or string_at(entry, "summary")
+            if said and string_at(entry, "type") in NOTE_ENTRY_TYPES:
+                yield RecordedTurn("note", said, at)

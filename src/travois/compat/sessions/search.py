@@ -18,114 +18,125 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.sessions import AGENTS, read
-from travois.compat.sessions.format import Found, Recorded, Spoken, cut, decode, objects, string
+from travois.compat.sessions import SESSION_SOURCES, read_recorded_session
+from travois.compat.sessions.format import (
+    RecordedSession,
+    RecordedTurn,
+    SessionFile,
+    decode_json_object,
+    objects_at,
+    shorten_text,
+    string_at,
+)
 from travois.core.content import Call
 from travois.permissions import secrets
 from travois.search import rank
-from travois.search.database import Candidate, Document, Query
-from travois.search.index import Index
-from travois.search.rank import WIDE
+from travois.search.database import SearchCandidate, SearchDocument, SearchQuery
+from travois.search.index import SearchIndex
+from travois.search.rank import MAX_GROUP_CANDIDATES
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 
 # What of a session can be found: prompts, replies, errors, to-do lists, and files touched.
 
 
-LENGTH = 1000
+PASSAGE_CHARS = 1000
 """The approximate length of a passage in characters."""
-ERROR = 500
-MOST = 2000
+MAX_ERROR_CHARS = 500
+MAX_PASSAGES = 2000
 """The most passages of one session: half from its start, half from its end."""
-PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
-PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
-TODOS = ("todos", "plan", "items")
-STEP = ("content", "step", "description", "text")
+PATH_ARGUMENTS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
+PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+TODO_LIST_KEYS = ("todos", "plan", "items")
+TODO_TEXT_KEYS = ("content", "step", "description", "text")
 
 
-def passages(recorded: Recorded, *, group: str) -> list[Document]:
+def build_passages(recorded: RecordedSession, *, group: str) -> list[SearchDocument]:
     """Return the passages of a session, in order; what looks like a secret is not in them."""
-    drafts = list(_drafts(recorded.turns))
-    if len(drafts) > MOST:
-        drafts = drafts[: MOST // 2] + drafts[-MOST // 2 :]
+    drafts = list(_draft_passages(recorded.turns))
+    if len(drafts) > MAX_PASSAGES:
+        drafts = drafts[: MAX_PASSAGES // 2] + drafts[-MAX_PASSAGES // 2 :]
     found = [
-        Document(f"{group}-{order}", text, group, order, at=turn.at, who=turn.who)
+        SearchDocument(f"{group}-{order}", text, group, order, at=turn.at, who=turn.who)
         for order, (turn, text) in enumerate(drafts)
     ]
-    title = masked(recorded.title)
+    title = mask_secrets(recorded.title)
     return [replace(one, title=title) if not one.order else one for one in found]
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return the text with a name in the place of what looks like a secret."""
     for found in reversed(secrets.find_secrets(text)):
         text = f"{text[: found.start]}[{found.kind}]{text[found.end :]}"
     return text
 
 
-def touched(call: Call) -> tuple[str, ...]:
+def files_of_call(call: Call) -> tuple[str, ...]:
     """Return the files that a call names."""
-    args = decode(call.args) or {}
-    named = [string(args, key) for key in PATHS if string(args, key)]
-    return (*named, *PATCHED.findall(string(args, "input")))
+    args = decode_json_object(call.args) or {}
+    named = [string_at(args, key) for key in PATH_ARGUMENTS if string_at(args, key)]
+    return (*named, *PATCHED_FILE.findall(string_at(args, "input")))
 
 
-def _drafts(turns: tuple[Spoken, ...]) -> Iterator[tuple[Spoken, str]]:
+def _draft_passages(turns: tuple[RecordedTurn, ...]) -> Iterator[tuple[RecordedTurn, str]]:
     files: dict[str, None] = {}
     for turn in turns:
         if turn.who == "user" and files:
-            yield replace(turn, who="model"), _listed(files)
+            yield replace(turn, who="model"), _list_files(files)
             files = {}
-        for text in _said(turn):
+        for text in _texts_of_turn(turn):
             yield turn, text
-        files |= dict.fromkeys(path for call in turn.calls for path in touched(call))
+        files |= dict.fromkeys(path for call in turn.calls for path in files_of_call(call))
     if files:
-        yield replace(turns[-1], who="model"), _listed(files)
+        yield replace(turns[-1], who="model"), _list_files(files)
 
 
-def _listed(files: dict[str, None]) -> str:
-    return cut("Files: " + ", ".join(files), 2 * LENGTH)
+def _list_files(files: dict[str, None]) -> str:
+    return shorten_text("Files: " + ", ".join(files), 2 * PASSAGE_CHARS)
 
 
-def _said(turn: Spoken) -> Iterator[str]:
+def _texts_of_turn(turn: RecordedTurn) -> Iterator[str]:
     if turn.who in ("user", "model"):
-        yield from pieces(masked(turn.text))
+        yield from split_passages(mask_secrets(turn.text))
     elif turn.error and turn.text.strip():
-        yield masked(cut(turn.text.strip(), ERROR))
+        yield mask_secrets(shorten_text(turn.text.strip(), MAX_ERROR_CHARS))
     for call in turn.calls:
-        if steps := _steps(call):
-            yield masked(cut("To do: " + "; ".join(steps), 2 * LENGTH))
+        if steps := _todo_steps(call):
+            yield mask_secrets(shorten_text("To do: " + "; ".join(steps), 2 * PASSAGE_CHARS))
 
 
-def _steps(call: Call) -> list[str]:
+def _todo_steps(call: Call) -> list[str]:
     """Return the steps of a to-do list that a call writes."""
     name = call.name.lower()
-    args = decode(call.args) if "todo" in name or "plan" in name else None
-    listed = [step for key in TODOS for step in objects(args or {}, key)]
-    found = (next((string(one, key) for key in STEP if string(one, key)), "") for one in listed)
+    args = decode_json_object(call.args) if "todo" in name or "plan" in name else None
+    listed = [step for key in TODO_LIST_KEYS for step in objects_at(args or {}, key)]
+    found = (
+        next((string_at(one, key) for key in TODO_TEXT_KEYS if string_at(one, key)), "")
+        for one in listed
+    )
     return [step for step in found if step]
 
 
-def pieces(text: str) -> Iterator[str]:
+def split_passages(text: str) -> Iterator[str]:
     """Yield a text in parts of a readable size, divided where it pauses."""
     text = text.strip()
-    while len(text) > LENGTH + LENGTH // 4:
-        room = text[:LENGTH]
+    while len(text) > PASSAGE_CHARS + PASSAGE_CHARS // 4:
+        room = text[:PASSAGE_CHARS]
         at = next((at for mark in ("\n\n", "\n", ". ", " ") if (at := room.rfind(mark)) > 300), 0)
-        at = at or LENGTH
+        at = at or PASSAGE_CHARS
         yield text[:at].strip()
         text = text[at:].strip()
     if text:
         yield text
 
 
-COLLECTION = "sessions"
-LONGEST = 20_000
+SESSION_COLLECTION = "sessions"
+MAX_INDEXED_CHARS = 20_000
 """The most characters of each text that are indexed."""
-SHOWN = 2
+PASSAGES_PER_MATCH = 2
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True):
+class IndexedSession(msgspec.Struct, frozen=True, array_like=True):
     """A session as it was when it was read last."""
 
     agent: str
@@ -138,23 +149,23 @@ class Known(msgspec.Struct, frozen=True, array_like=True):
     passages: int = 0
 
     @property
-    def resume(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with it."""
-        return AGENTS[self.agent].RESUME.format(id=self.id)
+        return SESSION_SOURCES[self.agent].RESUME.format(id=self.id)
 
 
-decode_mark = msgspec.json.Decoder(Known).decode
+decode_indexed_session = msgspec.json.Decoder(IndexedSession).decode
 
 
-class Match(msgspec.Struct, frozen=True):
+class SessionMatch(msgspec.Struct, frozen=True):
     """A session that matches a query, and its best passages."""
 
-    session: Known
+    session: IndexedSession
     score: float
-    passages: tuple[Document, ...]
+    passages: tuple[SearchDocument, ...]
 
 
-class Progress(msgspec.Struct, frozen=True):
+class IndexProgress(msgspec.Struct, frozen=True):
     """The progress of indexing: sessions that are ready, and those still to read."""
 
     ready: int
@@ -167,12 +178,16 @@ class SessionIndex:
     """The index of a home; `agents` are those whose sessions are in it."""
 
     def __init__(
-        self, home: TravoisHome, environ: Mapping[str, str], *, agents: Iterable[str] = AGENTS
+        self,
+        home: TravoisHome,
+        environ: Mapping[str, str],
+        *,
+        agents: Iterable[str] = SESSION_SOURCES,
     ) -> None:
         self.folder = home.path / "index"
         self._environ = environ
         self._agents = tuple(agents)
-        self._index = Index(self.folder / "sessions.db", None)
+        self._index = SearchIndex(self.folder / "sessions.db", None)
 
     @property
     def trouble(self) -> str:
@@ -183,108 +198,128 @@ class SessionIndex:
         """Close the file."""
         self._index.close()
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Drop all that is known, so that every session is read again."""
         self.close()
         for path in self.folder.glob("sessions.db*"):
             path.unlink(missing_ok=True)
 
     def refresh(
-        self, go_on: Callable[[Progress], bool], *, turn: Literal["ask", "wait"] = "ask"
-    ) -> Progress:
+        self, go_on: Callable[[IndexProgress], bool], *, turn: Literal["ask", "wait"] = "ask"
+    ) -> IndexProgress:
         """Read what has changed, the latest first, for as long as the caller says.
 
         While another process does so, this one only looks, or waits for its turn.
         """
-        with _alone(self.folder, turn=turn) as alone:
-            known = self.known()
-            found = {_group(one): one for one in self._find()}
+        with _indexing_lock(self.folder, turn=turn) as alone:
+            known = self.list_sessions()
+            found = {_passage_group(one): one for one in self._find_session_files()}
             stale = [f for g, f in found.items() if g not in known or known[g].stamp != f.stamp]
             stale.sort(key=lambda one: (-one.at, str(one.path)))
-            progress = Progress(len(found) - len(stale), len(stale))
+            progress = IndexProgress(len(found) - len(stale), len(stale))
             if alone:
-                self._drop({group: one for group, one in known.items() if group not in found})
+                self._drop_sessions(
+                    {group: one for group, one in known.items() if group not in found}
+                )
             for one in stale if alone else ():
                 if not go_on(progress):
                     break
-                self._take(one, before=known.get(_group(one)))
-                progress = Progress(progress.ready + 1, progress.left - 1, progress.read + 1)
+                self._index_session(one, before=known.get(_passage_group(one)))
+                progress = IndexProgress(progress.ready + 1, progress.left - 1, progress.read + 1)
             return progress
 
-    def known(self) -> dict[str, Known]:
+    def list_sessions(self) -> dict[str, IndexedSession]:
         """Return the sessions that are in the index, each by what its passages have in common."""
-        return {group: decode_mark(mark) for group, mark in self._index.marks(COLLECTION).items()}
+        return {
+            group: decode_indexed_session(mark)
+            for group, mark in self._index.read_marks(SESSION_COLLECTION).items()
+        }
 
     def search(
-        self, text: str, *, limit: int, now: float, wanted: Callable[[Known], bool] | None = None
-    ) -> list[Match]:
+        self,
+        text: str,
+        *,
+        limit: int,
+        now: float,
+        wanted: Callable[[IndexedSession], bool] | None = None,
+    ) -> list[SessionMatch]:
         """Return the wanted sessions that have most to do with a text, the best first."""
-        groups = [group for group, one in self.known().items() if wanted(one)] if wanted else ()
+        groups = (
+            [group for group, one in self.list_sessions().items() if wanted(one)] if wanted else ()
+        )
         if wanted and not groups:
             return []
-        query, candidates = self._index.candidates(
-            COLLECTION, text, now=now, width=WIDE, groups=groups
+        query, candidates = self._index.find_candidates(
+            SESSION_COLLECTION, text, now=now, width=MAX_GROUP_CANDIDATES, groups=groups
         )
-        marks = self._index.marks(COLLECTION)
+        marks = self._index.read_marks(SESSION_COLLECTION)
         among = marks.keys() & set(groups) if wanted else marks.keys()
         telling = [one for one in candidates if one.document.group in among]
-        best = _best(query, telling)
-        places = {group: decode_mark(marks[group]).cwd for group in best}
-        ranked = [hit for hit in rank.groups(query, telling, places=places) if best.get(hit.id)]
+        best = _best_passages(query, telling)
+        places = {group: decode_indexed_session(marks[group]).cwd for group in best}
+        ranked = [
+            hit for hit in rank.rank_groups(query, telling, places=places) if best.get(hit.id)
+        ]
         found = (
-            Match(decode_mark(marks[hit.id]), hit.score, tuple(best[hit.id][:SHOWN]))
+            SessionMatch(
+                decode_indexed_session(marks[hit.id]),
+                hit.score,
+                tuple(best[hit.id][:PASSAGES_PER_MATCH]),
+            )
             for hit in ranked
         )
-        return list(islice(_once(found), limit))
+        return list(islice(_without_duplicates(found), limit))
 
-    def _find(self) -> Iterator[Found]:
+    def _find_session_files(self) -> Iterator[SessionFile]:
         for agent in self._agents:
-            yield from AGENTS[agent].find(self._environ)
+            yield from SESSION_SOURCES[agent].find_sessions(self._environ)
 
-    def _take(self, found: Found, *, before: Known | None) -> None:
+    def _index_session(self, found: SessionFile, *, before: IndexedSession | None) -> None:
         """Read one session; the passages that it no longer has go."""
-        recorded = read(found, longest=LONGEST)
-        group = _group(found)
-        now = Known(found.agent, found.path.stem, str(found.path), found.stamp)
-        documents: list[Document] = []
+        recorded = read_recorded_session(found, longest=MAX_INDEXED_CHARS)
+        group = _passage_group(found)
+        now = IndexedSession(found.agent, found.path.stem, str(found.path), found.stamp)
+        documents: list[SearchDocument] = []
         if recorded is not None:
-            documents = passages(recorded, group=group)
-            now = Known(
+            documents = build_passages(recorded, group=group)
+            now = IndexedSession(
                 *(found.agent, recorded.id, now.path, found.stamp, recorded.cwd, recorded.at),
-                title=masked(recorded.title),
+                title=mask_secrets(recorded.title),
                 passages=len(documents),
             )
         gone = range(len(documents), before.passages if before else 0)
         self._index.update(
-            COLLECTION,
+            SESSION_COLLECTION,
             documents,
             gone=[f"{group}-{order}" for order in gone],
             marks={group: msgspec.json.encode(now).decode()},
         )
 
-    def _drop(self, gone: Mapping[str, Known]) -> None:
+    def _drop_sessions(self, gone: Mapping[str, IndexedSession]) -> None:
         for group, one in gone.items():
             ids = [f"{group}-{order}" for order in range(one.passages)]
-            self._index.update(COLLECTION, (), gone=ids, marks={group: ""})
+            self._index.update(SESSION_COLLECTION, (), gone=ids, marks={group: ""})
 
 
-def _group(found: Found) -> str:
+def _passage_group(found: SessionFile) -> str:
     """Return the group id of a session's passages, a digest of its file name."""
     return blake2b(f"{found.agent} {found.path}".encode(), digest_size=8).hexdigest()
 
 
-def _best(query: Query, candidates: Sequence[Candidate]) -> dict[str, list[Document]]:
+def _best_passages(
+    query: SearchQuery, candidates: Sequence[SearchCandidate]
+) -> dict[str, list[SearchDocument]]:
     """Return the passages of each group that have the words, the best first, none twice."""
     documents = {one.document.id: one.document for one in candidates if one.lexical}
-    best: dict[str, list[Document]] = {}
-    for hit in rank.rank(query, candidates):
+    best: dict[str, list[SearchDocument]] = {}
+    for hit in rank.rank_documents(query, candidates):
         chosen, one = best.setdefault(hit.group, []), documents.get(hit.id)
         if one is not None and all(one.text != other.text for other in chosen):
             chosen.append(one)
     return best
 
 
-def _once(found: Iterable[Match]) -> Iterator[Match]:
+def _without_duplicates(found: Iterable[SessionMatch]) -> Iterator[SessionMatch]:
     """Drop a session that was found in two places."""
     seen: set[tuple[str, str]] = set()
     for match in found:
@@ -295,7 +330,7 @@ def _once(found: Iterable[Match]) -> Iterator[Match]:
 
 
 @contextmanager
-def _alone(folder: Path, *, turn: Literal["ask", "wait"]) -> Generator[bool]:
+def _indexing_lock(folder: Path, *, turn: Literal["ask", "wait"]) -> Generator[bool]:
     """Lock the index; yields whether this process holds the lock."""
     try:
         blobs.make_folders(folder)

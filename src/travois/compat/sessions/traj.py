@@ -7,79 +7,88 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from travois.compat.sessions.format import (
-    WHOLE,
-    Compaction,
+    NO_TEXT_LIMIT,
     Json,
-    Recorded,
-    Spoken,
-    decode,
-    encoded,
-    inner,
-    moment,
-    number,
-    objects,
-    shortened,
-    string,
-    texts,
-    told,
+    RecordedCompaction,
+    RecordedSession,
+    RecordedTurn,
+    build_recorded_session,
+    decode_json_object,
+    encode_arguments,
+    int_at,
+    join_texts,
+    object_at,
+    objects_at,
+    parse_timestamp,
+    shorten_turns,
+    string_at,
 )
 from travois.core.content import Call
 from travois.core.errors import UserError
 
-NAME, FORMAT = "traj", "traj/1"
-PACKED = b"\x1f\x8b"
+TRAJ_AGENT, TRAJ_FORMAT = "traj", "traj/1"
+GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+def read_traj_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
     """Read a session; raises OSError, and `UserError` if the file holds none."""
-    first, *records = rows(path)
-    turns: list[Spoken] = []
-    shorter: list[Compaction] = []
+    first, *records = read_traj_records(path)
+    turns: list[RecordedTurn] = []
+    shorter: list[RecordedCompaction] = []
     for record in records:
-        if string(record, "type") == "message":
-            turns += shortened(_spoken(record), longest)
-        elif string(record, "type") == "compaction" and not record.get("opaque"):
-            size = number(record, "pre_tokens")
-            shorter.append(Compaction(len(turns), string(record, "summary"), tokens=size))
-    id, cwd = string(first, "id"), string(first, "cwd")
-    model = next(reversed(inner(first, "models")), "")
-    agent = string(first, "agent")
-    return told(agent, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model)
+        if string_at(record, "type") == "message":
+            turns += shorten_turns(_parse_traj_turns(record), longest)
+        elif string_at(record, "type") == "compaction" and not record.get("opaque"):
+            size = int_at(record, "pre_tokens")
+            shorter.append(
+                RecordedCompaction(len(turns), string_at(record, "summary"), tokens=size)
+            )
+    id, cwd = string_at(first, "id"), string_at(first, "cwd")
+    model = next(reversed(object_at(first, "models")), "")
+    agent = string_at(first, "agent")
+    return build_recorded_session(
+        agent, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model
+    )
 
 
-def rows(path: Path) -> list[Json]:
+def read_traj_records(path: Path) -> list[Json]:
     """All lines; the first tells of the session, and the others of messages and compactions."""
     data = path.read_bytes()
     try:
-        text = gzip.decompress(data) if data.startswith(PACKED) else data
+        text = gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
     except (EOFError, gzip.BadGzipFile) as error:
         raise UserError(f"Cannot decompress {path}", why=str(error)) from None
-    found = [record for line in text.splitlines() if (record := decode(line)) is not None]
-    if not found or string(found[0], "format") != FORMAT:
+    found = [
+        record for line in text.splitlines() if (record := decode_json_object(line)) is not None
+    ]
+    if not found or string_at(found[0], "format") != TRAJ_FORMAT:
         raise UserError(
-            f"{path} is not a recorded session", why=f"its first line is not in the {FORMAT} format"
+            f"{path} is not a recorded session",
+            why=f"its first line is not in the {TRAJ_FORMAT} format",
         )
     return found
 
 
-def _spoken(record: Json) -> Iterator[Spoken]:
-    at, blocks = moment(record.get("ts")), objects(record, "content")
-    text = texts([one for one in blocks if string(one, "type") == "text"])
-    if string(record, "role") == "assistant":
-        calls = tuple(_call(one) for one in blocks if string(one, "type") == "tool_use")
+def _parse_traj_turns(record: Json) -> Iterator[RecordedTurn]:
+    at, blocks = parse_timestamp(record.get("ts")), objects_at(record, "content")
+    text = join_texts([one for one in blocks if string_at(one, "type") == "text"])
+    if string_at(record, "role") == "assistant":
+        calls = tuple(
+            _parse_traj_call(one) for one in blocks if string_at(one, "type") == "tool_use"
+        )
         if text or calls:
-            yield Spoken("model", text, at, calls)
+            yield RecordedTurn("model", text, at, calls)
         return
     for one in blocks:
-        if string(one, "type") == "tool_result":
-            said, error = texts(one.get("content")), one.get("is_error") is True
-            yield Spoken("tool", said, at, answers=string(one, "tool_use_id"), error=error)
+        if string_at(one, "type") == "tool_result":
+            said, error = join_texts(one.get("content")), one.get("is_error") is True
+            yield RecordedTurn("tool", said, at, answers=string_at(one, "tool_use_id"), error=error)
     if text:
-        yield Spoken("user" if string(record, "origin") == "human" else "note", text, at)
+        yield RecordedTurn("user" if string_at(record, "origin") == "human" else "note", text, at)
 
 
-def _call(block: Json) -> Call:
+def _parse_traj_call(block: Json) -> Call:
     """Return a call; arguments that are no object, as some agents have them, become one."""
     args = block.get("input")
-    whole = inner(block, "input") if isinstance(args, dict) else {"input": args}
-    return Call(string(block, "id"), string(block, "name"), encoded(whole))
+    whole = object_at(block, "input") if isinstance(args, dict) else {"input": args}
+    return Call(string_at(block, "id"), string_at(block, "name"), encode_arguments(whole))

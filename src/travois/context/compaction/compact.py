@@ -50,7 +50,7 @@ from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
 from travois.ports.world import CompactionProgress, UserWarned
 from travois.prompt.briefing import reloaded
-from travois.providers.anthropic_extras import summing
+from travois.providers.anthropic_extras import to_summary_request
 
 # The provider's own summary: it is signed, so that the thinking after it stays valid.
 
@@ -94,7 +94,7 @@ async def _request_provider_summary(agent: Agent, fact: Compacted) -> Opaque | N
     able = agent.context.layers.signed and COMPACTION_BETA in current_model(agent).betas
     if view is None or not able or fact.trigger not in WARM_CACHE_TRIGGERS:
         return None
-    reply = await ask_quietly(agent, view, what="signed summary", change=summing)
+    reply = await ask_quietly(agent, view, what="signed summary", change=to_summary_request)
     match reply.content if reply else ():
         case (Opaque(kind="compaction", text=text) as block,) if text.strip():
             return block

@@ -34,7 +34,7 @@ from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
 from travois.engine.retry import retry_delay
 from travois.ports.world import CompactionProgress
-from travois.providers.replies import Problem, ProblemKind, Reply
+from travois.providers.replies import ApiError, ApiErrorKind, Reply
 from travois.providers.request import PrefixBreak
 
 PROMPT_FOLDER = Path(__file__).parent.parent / "prompts"
@@ -55,9 +55,9 @@ MIN_SUMMARY_WORDS = 150
 UPDATE_WORDS = 400
 WORDS_PER_TOKEN = 0.5
 MAX_RETRY_WAIT_SECONDS = 5.0
-FINAL_PROBLEMS: tuple[ProblemKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
+FINAL_PROBLEMS: tuple[ApiErrorKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
 """Problems after which asking in another way cannot help."""
-UNREACHABLE_PROBLEMS: tuple[ProblemKind, ...] = ("network", "timeout")
+UNREACHABLE_PROBLEMS: tuple[ApiErrorKind, ...] = ("network", "timeout")
 """Problems of which two in a row mean that the provider is unreachable."""
 SUMMARY_SYSTEM_PROMPT = (
     "You summarise conversations between a user and a coding agent. You have no tools."
@@ -122,7 +122,7 @@ class ModelSummary(msgspec.Struct, frozen=True):
 class SummaryFailure(Exception):
     """A failed attempt to get a summary; `final` if no other attempt can succeed."""
 
-    def __init__(self, why: str, *, problem: Problem | None = None, final: bool = False) -> None:
+    def __init__(self, why: str, *, problem: ApiError | None = None, final: bool = False) -> None:
         super().__init__(why)
         self.problem = problem
         self.final = final
@@ -252,7 +252,7 @@ async def _try_summary_sources(agent: Agent, wish: SummaryRequest) -> ModelSumma
     return ModelSummary(why="; ".join(told))
 
 
-SummaryAttempt = Callable[[Problem | None], Awaitable[ModelSummary]]
+SummaryAttempt = Callable[[ApiError | None], Awaitable[ModelSummary]]
 
 
 def _list_summary_attempts(
@@ -284,7 +284,7 @@ def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
     return context_tokens(agent.session.view) + asked + most <= current_model(agent).window
 
 
-async def _wait_before_retry(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
+async def _wait_before_retry(agent: Agent, problem: ApiError | None, *, attempt: int) -> None:
     if problem is not None and problem.retry:
         wait = retry_delay(
             problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter()
@@ -378,7 +378,7 @@ async def _request_summary_reply(agent: Agent, view: View, *, what: str) -> Repl
         raise SummaryFailure(f"nothing could be sent: {why}")
     try:
         return await send_side_request(agent, view, what=what)
-    except Problem as problem:
+    except ApiError as problem:
         final = problem.kind in FINAL_PROBLEMS or problem.refused
         raise SummaryFailure(
             f"{problem.kind}: {problem}", problem=problem, final=final
@@ -414,12 +414,12 @@ class DirectSummaryCall:
         self._first = 0
         self._covers = items[-1].seq if items else 0
 
-    async def ask(self, last: Problem | None) -> ModelSummary:
+    async def ask(self, last: ApiError | None) -> ModelSummary:
         """Ask about all of it, or about as much as fits the window."""
         self._first = self._find_first_round()
         return await self._request_summary("cut head" if self._first else "direct")
 
-    async def ask_again(self, last: Problem | None) -> ModelSummary:
+    async def ask_again(self, last: ApiError | None) -> ModelSummary:
         """Ask about less: by as much as the provider said, or by a fifth."""
         self._first = min(self._drop_rounds(last), len(self._rounds) - 1)
         return await self._request_summary("cut head")
@@ -466,7 +466,7 @@ class DirectSummaryCall:
             first -= 1
         return min(first, max(0, len(self._rounds) - 1))
 
-    def _drop_rounds(self, last: Problem | None) -> int:
+    def _drop_rounds(self, last: ApiError | None) -> int:
         gap = last.tokens - last.limit if last and last.tokens and last.limit else 0
         if gap <= 0:
             return self._first + max(

@@ -19,7 +19,7 @@ from travois.core.view import CLEARED_RESULT
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
 from travois.ports.world import UserWarned
-from travois.providers.anthropic_extras import left_out
+from travois.providers.anthropic_extras import count_cleared_results
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _clear_old_thinking(agent: Agent) -> bool:
 
 def check_provider_clearing(agent: Agent, reply: Reply) -> None:
     """Warn once if the provider did not clear exactly what it was asked to."""
-    wanted = left_out(agent.session.view)
+    wanted = count_cleared_results(agent.session.view)
     if wanted == reply.left_out or agent.session.state.get("left-out"):
         return
     agent.session.append(Changed("left-out", f"{reply.left_out} of {wanted}"))

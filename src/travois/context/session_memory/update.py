@@ -27,7 +27,7 @@ from travois.engine.tool_calls import execute_call
 from travois.permissions.resolve_paths import home_folder
 from travois.ports.tool import ToolError
 from travois.ports.world import FileStat, StaleFile, content_digest
-from travois.providers.replies import as_fact
+from travois.providers.replies import build_assistant_fact
 
 NOTES_PROMPT_FOLDER = Path(__file__).parent.parent / "prompts"
 CLAUDE_NOTES_CONFIG = ".claude/session-memory/config"
@@ -116,7 +116,7 @@ async def _run_update_rounds(agent: Agent, view: View, file: NotesFile) -> None:
         reply = await ask_quietly(agent, view, what="notes")
         if reply is None:
             return
-        fact = as_fact(view, reply)
+        fact = build_assistant_fact(view, reply)
         asked = extract_calls(fact.content)
         if not asked:
             told = extract_text(fact.content)

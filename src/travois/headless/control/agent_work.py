@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from travois.agents.activity import WORK_NAME_NOTE
 from travois.agents.activity import AgentActivity as Doing
 from travois.agents.report import compute_agent_cost
-from travois.compat.claude_json import Object
+from travois.compat.claude_json import JsonObject
 from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
 from travois.headless.control.tasks import task_line
@@ -24,7 +24,7 @@ class SubagentProgress:
         self._uses = self._tokens = 0
         self._work, self._spent = Doing(), compute_agent_cost(before)
 
-    def lines(self, event: Event) -> list[Object]:
+    def lines(self, event: Event) -> list[JsonObject]:
         """Return the lines for an event of the subagent."""
         if not isinstance(event, Entry):
             return []
@@ -37,9 +37,9 @@ class SubagentProgress:
         if not done and not named:
             return []
         self._uses += len(done)
-        usage: Object = {"total_tokens": self._tokens, "tool_uses": self._uses}
+        usage: JsonObject = {"total_tokens": self._tokens, "tool_uses": self._uses}
         usage["duration_ms"] = round(1000 * (event.at - self._began))
-        told: Object = {"description": self._about.what, "usage": usage}
+        told: JsonObject = {"description": self._about.what, "usage": usage}
         told |= {"last_tool_name": self._work.tool, "summary": self._work.said}
         told["total_cost_usd"] = self._spent.dollars
         what = f"{self._about.id}.{event.seq}"

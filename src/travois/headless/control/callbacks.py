@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.core.content import Call, extract_text
 from travois.core.errors import UserError
 from travois.engine.agent import Agent
@@ -35,7 +35,7 @@ class QuestionAnswers(msgspec.Struct):
 class HostUser:
     """The user as seen through the client: each question goes to `ask`."""
 
-    def __init__(self, ask: Callable[[Object], Awaitable[msgspec.Raw]]) -> None:
+    def __init__(self, ask: Callable[[JsonObject], Awaitable[msgspec.Raw]]) -> None:
         self._ask = ask
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
@@ -43,7 +43,7 @@ class HostUser:
         given = arguments(Call(question.call, question.tool, question.args))
         rules = (parse_permission_rule(rule, "allow") for rule in question.always)
         offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
-        body: Object = {
+        body: JsonObject = {
             "tool_name": question.tool,
             "display_name": question.tool,
             "input": msgspec.to_builtins(given),
@@ -72,7 +72,7 @@ class HostUser:
         try:
             if inquiry.plan:
                 return await self._ask_about_plan(inquiry)
-            questions: Object = {"questions": [_question_json(one) for one in inquiry.choices]}
+            questions: JsonObject = {"questions": [_question_json(one) for one in inquiry.choices]}
             decision = await self._ask_as_call("AskUserQuestion", inquiry, questions)
         except HostDeclined:
             return None
@@ -93,12 +93,12 @@ class HostUser:
         )
         return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
 
-    async def _ask_as_call(self, tool: str, inquiry: ChoiceRequest, given: Object) -> Decision:
+    async def _ask_as_call(self, tool: str, inquiry: ChoiceRequest, given: JsonObject) -> Decision:
         return await self._request_decision(
             {"tool_name": tool, "tool_use_id": inquiry.call, "input": given}
         )
 
-    async def _request_decision(self, body: Object) -> Decision:
+    async def _request_decision(self, body: JsonObject) -> Decision:
         answer = await self._ask(body)
         try:
             return msgspec.json.decode(answer, type=Decision)
@@ -172,9 +172,9 @@ class PermissionPromptTool:
         self._tool = tool
         self._agent = agent
 
-    async def ask(self, body: Object) -> msgspec.Raw:
+    async def ask(self, body: JsonObject) -> msgspec.Raw:
         """Call the tool and return its answer; raise `Declined`."""
-        told: Object = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
+        told: JsonObject = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
         call = Call(f"{body['tool_use_id']}_leave", self._tool, msgspec.json.encode(told).decode())
         ready = parse_call(self._agent(), call)
         if isinstance(ready, InvalidCall):

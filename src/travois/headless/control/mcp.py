@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.core.errors import UserError
 from travois.core.json import as_object
 from travois.headless.control.messages import HostConnection, HostDeclined
@@ -26,9 +26,9 @@ NO_HANDSHAKE_CODES = (-32601, -32022)
 CONNECT_SECONDS = 30.0
 """Seconds a server has to list its tools."""
 MAX_TOOL_PAGES = 50
-CLIENT_INFO: Object = {"name": "travois", "version": __version__}
+CLIENT_INFO: JsonObject = {"name": "travois", "version": __version__}
 META_PREFIX = "io.modelcontextprotocol/"
-STATELESS_META: Object = {
+STATELESS_META: JsonObject = {
     f"{META_PREFIX}protocolVersion": STATELESS_VERSION,
     f"{META_PREFIX}clientCapabilities": {},
     f"{META_PREFIX}clientInfo": CLIENT_INFO,
@@ -77,11 +77,11 @@ class HostMcpServer:
         self.name = name
         self.status = "pending"
         self.error = ""
-        self.info: Object = {}
+        self.info: JsonObject = {}
         self.offers: tuple[McpToolOffer, ...] = ()
         self._desk = desk
         self._count = 0
-        self._meta: Object = {}
+        self._meta: JsonObject = {}
 
     async def connect(self) -> None:
         """Connect and list the tools; a server that fails has none."""
@@ -98,7 +98,7 @@ class HostMcpServer:
         """Call one of the server's tools."""
         if self.status == "disabled":
             raise ToolError(f"The MCP server {self.name} is disabled.")
-        params: Object = {"name": tool, "arguments": args}
+        params: JsonObject = {"name": tool, "arguments": args}
         try:
             result = await self._request("tools/call", params)
         except HostMcpError as failed:
@@ -111,16 +111,16 @@ class HostMcpServer:
         """Return the name and status."""
         return {"name": self.name, "status": self.status}
 
-    def full_status(self) -> Object:
+    def full_status(self) -> JsonObject:
         """Return the full status (Claude Code's field names)."""
-        told: Object = {"name": self.name, "status": self.status, "config": {"type": "sdk"}}
+        told: JsonObject = {"name": self.name, "status": self.status, "config": {"type": "sdk"}}
         if self.status == "failed":
             return told | {"error": self.error}
         tools: list[Json] = [{"name": one.name} for one in self.offers]
         return {**told, "serverInfo": self.info, "tools": tools}
 
     async def _initialize_server(self) -> None:
-        params: Object = {
+        params: JsonObject = {
             "protocolVersion": HANDSHAKE_VERSION,
             "capabilities": {},
             "clientInfo": CLIENT_INFO,
@@ -141,7 +141,7 @@ class HostMcpServer:
         found: list[McpToolOffer] = []
         cursor: str | None = None
         for _ in range(MAX_TOOL_PAGES):
-            params: Object = {"cursor": cursor} if cursor else {}
+            params: JsonObject = {"cursor": cursor} if cursor else {}
             page = msgspec.json.decode(await self._request("tools/list", params), type=ToolsPage)
             found += page.tools
             cursor = page.next_cursor
@@ -149,7 +149,7 @@ class HostMcpServer:
                 break
         return tuple(found)
 
-    async def _request(self, method: str, params: Object) -> msgspec.Raw:
+    async def _request(self, method: str, params: JsonObject) -> msgspec.Raw:
         self._count += 1
         id = self._count
         body = self._build_message(method, params) | {"id": id}
@@ -163,14 +163,14 @@ class HostMcpServer:
             raise HostMcpError(reply.error)
         return reply.result
 
-    def _notify(self, method: str, params: Object) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         self._desk.notify("mcp_message", self._wrap_message(self._build_message(method, params)))
 
-    def _build_message(self, method: str, params: Object) -> Object:
-        meta: Object = {"_meta": self._meta} if self._meta else {}
+    def _build_message(self, method: str, params: JsonObject) -> JsonObject:
+        meta: JsonObject = {"_meta": self._meta} if self._meta else {}
         return {"jsonrpc": "2.0", "method": method, "params": params | meta}
 
-    def _wrap_message(self, message: Object) -> Object:
+    def _wrap_message(self, message: JsonObject) -> JsonObject:
         return {"server_name": self.name, "message": message}
 
 

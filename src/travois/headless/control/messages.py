@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.ports.tool import ToolError
 
 EMPTY_OBJECT_JSON = msgspec.Raw(b"{}")
@@ -102,13 +102,13 @@ class PendingAnswer:
 class HostConnection:
     """Requests to the client and their responses."""
 
-    def __init__(self, say: Callable[[Object], None]) -> None:
+    def __init__(self, say: Callable[[JsonObject], None]) -> None:
         self._say = say
         self._waiting: dict[str, PendingAnswer] = {}
         self._count = 0
         self._open = True
 
-    async def request(self, subtype: str, body: Object) -> msgspec.Raw:
+    async def request(self, subtype: str, body: JsonObject) -> msgspec.Raw:
         """Send a request and return its response; raise `Declined`. Cancelling withdraws it."""
         if not self._open:
             raise HostDeclined(HOST_GONE)
@@ -126,7 +126,7 @@ class HostConnection:
             raise HostDeclined(waiting.why)
         return waiting.answer
 
-    def notify(self, subtype: str, body: Object) -> None:
+    def notify(self, subtype: str, body: JsonObject) -> None:
         """Send a request without waiting for its response."""
         self._send_request(self._next_id(), subtype, body)
 
@@ -134,7 +134,7 @@ class HostConnection:
         self._count += 1
         return f"travois_{self._count}"
 
-    def _send_request(self, id: str, subtype: str, body: Object) -> None:
+    def _send_request(self, id: str, subtype: str, body: JsonObject) -> None:
         request: dict[str, Json] = {"subtype": subtype, **body}
         self._say({"type": "control_request", "request_id": id, "request": request})
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.claude_json import Json, Object, uuid
+from travois.compat.claude_json import Json, JsonObject, make_line_uuid
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.compose import models as serving
@@ -39,7 +39,7 @@ from travois.prompt.briefing import skills
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers import catalog
-from travois.providers.options import LEVELS, worth
+from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.sdk import Session
 from travois.sessions import home
 from travois.settings.validate import save_user_setting
@@ -60,7 +60,7 @@ CHANGEABLE_SETTINGS = frozenset(
 """Settings that a running session accepts."""
 
 
-async def answer_list_models(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_list_models(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the models whose API keys are set."""
     return {"models": list_reachable_models(driven)}
 
@@ -71,9 +71,9 @@ def list_reachable_models(driven: DrivenSession) -> list[Json]:
     among, own = serving.model_catalog(loaded), driven.session.crew.model
     found: dict[str, Json] = {own.name: _model_json(own)}
     for name in among.models:
-        model = catalog.resolve(name, os.environ, among=among)
+        model = catalog.resolve_model(name, os.environ, among=among)
         try:
-            catalog.endpoint(model, os.environ, among=among)
+            catalog.resolve_endpoint(model, os.environ, among=among)
         except UserError:
             continue
         found.setdefault(name, _model_json(model))
@@ -82,12 +82,12 @@ def list_reachable_models(driven: DrivenSession) -> list[Json]:
 
 def _model_json(model: ModelCard) -> Json:
     """Build a model's entry; frail models support no effort."""
-    told: Object = {"value": model.name, "displayName": model.id or model.name}
+    told: JsonObject = {"value": model.name, "displayName": model.id or model.name}
     told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.is_frail}
-    return told if model.is_frail else {**told, "supportedEffortLevels": list(LEVELS)}
+    return told if model.is_frail else {**told, "supportedEffortLevels": list(EFFORT_LEVELS)}
 
 
-async def answer_list_commands(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_list_commands(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the custom commands and skills."""
     return {"commands": list_custom_commands(driven)}
 
@@ -100,7 +100,7 @@ def list_custom_commands(driven: DrivenSession) -> list[Json]:
     ]
 
 
-async def answer_list_agents(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_list_agents(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the agent types."""
     return {"agents": agent_types_json(driven)}
 
@@ -112,13 +112,13 @@ def agent_types_json(driven: DrivenSession) -> list[Json]:
     return [{"name": name, "description": what} for name, what in known]
 
 
-async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the skills on disk; they are reread before every turn."""
     known = skills(driven.session.crew.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
-async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the permission rules in force with their sources."""
     known = driven.session.crew.agent.permissions.guard.rules
     return {
@@ -128,7 +128,7 @@ async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> O
     }
 
 
-async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the hooks from settings; the client knows its own."""
     _, loaded = load_workspace(driven.options)
     known, _ = hooking.load_hooks(loaded)
@@ -138,7 +138,7 @@ async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> O
     return {"hooks": told}
 
 
-async def answer_update_settings(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_update_settings(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Apply settings to the running session: all of them, or none."""
     asked = dict(_flatten_settings(request.settings or {}))
     if request.source:
@@ -165,7 +165,7 @@ async def answer_update_settings(driven: DrivenSession, request: ControlRequest)
     return {}
 
 
-def _save_effort(source: str, asked: Object) -> Object:
+def _save_effort(source: str, asked: JsonObject) -> JsonObject:
     """Save a setting to the user's settings file."""
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
         raise UserError("Only effortLevel can be saved, and only in userSettings")
@@ -181,7 +181,7 @@ def _parse_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionR
         raise UserError("Invalid permission rule", why=str(error)) from None
 
 
-def _flatten_settings(tree: Object) -> list[tuple[str, Json]]:
+def _flatten_settings(tree: JsonObject) -> list[tuple[str, Json]]:
     """Return settings by their dotted names."""
     found: list[tuple[str, Json]] = []
     for key, value in tree.items():
@@ -196,7 +196,7 @@ def _flatten_settings(tree: Object) -> list[tuple[str, Json]]:
 NOT_READABLE = "no rule allows Read to do that without asking"
 
 
-async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Return a file's content."""
     path, env, size = await _check_readable(driven, request.path)
     most = (
@@ -205,7 +205,7 @@ async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> Ob
         else max(0, min(MAX_WHOLE_FILE_BYTES, request.max_bytes))
     )
     data = await env.files.read(path, limit=most)
-    cut: Object = {"truncated": True} if size > len(data) else {}
+    cut: JsonObject = {"truncated": True} if size > len(data) else {}
     if request.encoding == "base64":
         return {"contents": b64encode(data).decode(), "absPath": path, "encoding": "base64", **cut}
     try:
@@ -215,7 +215,7 @@ async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> Ob
     return {"contents": text, "absPath": path, **cut}
 
 
-async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Mark a file as read by the model if it has not changed since the client saw it."""
     path, env, size = await _check_readable(driven, request.path)
     if size > MAX_WHOLE_FILE_BYTES:
@@ -245,7 +245,7 @@ async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEn
         raise UserError(f"{path} cannot be read", why=str(refusal)) from None
 
 
-async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Return the description of the session."""
     crew = driven.session.crew
     return {
@@ -262,23 +262,23 @@ async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> O
     }
 
 
-async def _answer_output_styles(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_output_styles(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     known, _ = styles(skilled.skill_folders(*load_workspace(driven.options), driven.options))
     return {"available_output_styles": [DEFAULT, *(style.name for style in known.values())]}
 
 
-async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     driven.session.stop()
     return {}
 
 
-async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     driven.session.enter(request.mode)
     mode = driven.session.crew.agent.permissions.guard.mode
     return {"mode": MODES.get(mode, mode)}
 
 
-async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Switch the model; during a turn, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
@@ -287,15 +287,15 @@ async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> O
     return {}
 
 
-async def _answer_set_thinking(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_set_thinking(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Set the effort nearest to a thinking budget: models take no token budget here."""
     tokens = request.max_thinking_tokens
-    effort = "" if tokens is None else worth(tokens)
+    effort = "" if tokens is None else effort_for_thinking_tokens(tokens)
     await driven.set_effort(effort)
     return {"effort": effort or None}
 
 
-async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Describe the context window by category."""
     session, card = driven.session.crew.agent.session, driven.session.crew.model
     window = break_down_window(
@@ -324,11 +324,11 @@ async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) 
     }
 
 
-async def _answer_cost(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_cost(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     return {"total_cost_usd": driven.session.crew.agent.session.dollars}
 
 
-async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Reload commands and skills of plugins from disk; nothing else changes."""
     crew, (place, loaded) = driven.session.crew, load_workspace(driven.options)
     driven.run.commands, notices = custom.compose_commands(driven.options)
@@ -343,7 +343,7 @@ async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest)
     }
 
 
-async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Stop a background agent or process."""
     agent, id = driven.session.crew.agent, request.task_id
     if agent.team.children is not None and id in agent.team.children.reports():
@@ -358,12 +358,12 @@ async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> O
     return {}
 
 
-async def _answer_rename(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_rename(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     driven.session.crew.agent.session.append(Changed("name", request.title))
     return {}
 
 
-async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> Object:
+async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Restore the files as they were before a user message."""
     agent = driven.session.crew.agent
     if driven.session.running:
@@ -386,13 +386,13 @@ def _find_turn_number(
 ) -> int:
     """Return the index of a user message among those in the session."""
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
-    names = {uuid(session.id, str(seq)): seq for seq in human} | said
+    names = {make_line_uuid(session.id, str(seq)): seq for seq in human} | said
     if names.get(wanted) not in human:
         raise UserError(f"There is no message {wanted!r} to rewind to")
     return human.index(names[wanted])
 
 
-REQUEST_HANDLERS: dict[str, Callable[[DrivenSession, ControlRequest], Awaitable[Object]]] = {
+REQUEST_HANDLERS: dict[str, Callable[[DrivenSession, ControlRequest], Awaitable[JsonObject]]] = {
     "initialize": answer_initialize,
     "interrupt": _answer_interrupt,
     "set_permission_mode": _answer_set_mode,
@@ -424,7 +424,7 @@ REQUEST_HANDLERS: dict[str, Callable[[DrivenSession, ControlRequest], Awaitable[
 }
 
 
-async def answer_request(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_request(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Run a control request; raise `Fault` if it fails."""
     known = REQUEST_HANDLERS.get(request.subtype)
     if known is None:

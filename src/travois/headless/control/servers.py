@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.compose import mcp
 from travois.compose.session import load_workspace
 from travois.core.display_text import write_stderr
@@ -37,7 +37,7 @@ NAME_TAKEN = "an MCP server with this name already exists"
 HOST_SERVER_TOO_LATE = "SDK servers must be named when the session starts"
 
 
-async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List all servers with their status."""
     loan = driven.session.crew.loan
     waiting: list[Json] = [
@@ -48,10 +48,10 @@ async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> O
     return {"mcpServers": [*own, *(_connection_json(link) for link in loan.links), *waiting]}
 
 
-def _connection_json(link: McpConnection) -> Object:
+def _connection_json(link: McpConnection) -> JsonObject:
     """Describe a configured server and its tools."""
     server = link.server
-    told: Object = {
+    told: JsonObject = {
         "name": server.name,
         "status": mcp.server_status(link),
         "scope": server.level,
@@ -65,14 +65,14 @@ def _connection_json(link: McpConnection) -> Object:
     return {**told, "serverInfo": dict(link.info), "tools": tools}
 
 
-def _server_config(server: Configured) -> Object:
+def _server_config(server: Configured) -> JsonObject:
     """Return a server's command or URL, without its environment and headers: these hold secrets."""
     if server.argv:
         return {"type": "stdio", "command": server.argv[0], "args": list(server.argv[1:])}
     return {"type": server.kind, "url": server.url}
 
 
-async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Reconnect a server."""
     server = _find_server(driven, request.server_name)
     await (server.connect() if isinstance(server, HostMcpServer) else server.reconnect())
@@ -88,7 +88,7 @@ def _connection_state(server: HostMcpServer | McpConnection) -> tuple[bool, str]
     return server.state == "ready", server.failure_reason
 
 
-async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Enable or disable a server; a disabled one refuses its calls."""
     server = _find_server(driven, request.server_name)
     if isinstance(server, HostMcpServer):
@@ -106,7 +106,7 @@ def _find_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnect
     return found
 
 
-async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Handle a notification of an SDK server; its tools stay as they were at the start."""
     _find_server(driven, request.speaker)
     if as_object(request.message).get("method") == "notifications/tools/list_changed":
@@ -115,7 +115,7 @@ async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> 
     return {}
 
 
-async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> Object:
+async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Replace all added servers by these; those from the start stay."""
     wanted = request.servers or {}
     removed = [name for name in driven.added if name not in wanted]
@@ -146,7 +146,7 @@ def _reason_not_to_add(driven: DrivenSession, name: str, tree: object) -> str:
 
 
 def _start_servers(
-    driven: DrivenSession, trees: Object, errors: dict[str, str]
+    driven: DrivenSession, trees: JsonObject, errors: dict[str, str]
 ) -> Iterable[McpConnection]:
     """Start servers in the background; record why others cannot be used."""
     crew = driven.session.crew

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.commands.flags import options_from_args
-from travois.compat.claude_json import Json, Object
+from travois.compat.claude_json import Json, JsonObject
 from travois.compose import commands
 from travois.compose.mcp import list_server_statuses
 from travois.compose.options import Options
@@ -219,7 +219,7 @@ class ControlSession:
             except (UserError, OSError, msgspec.MsgspecError) as error:
                 print_json_line(_error_response(id, str(error)))
             else:
-                done: Object = {"subtype": "success", "request_id": id, "response": told}
+                done: JsonObject = {"subtype": "success", "request_id": id, "response": told}
                 print_json_line({"type": "control_response", "response": done})
         del self._scopes[id]
 
@@ -308,6 +308,6 @@ def _options_with_greeting(options: Options, greeting: ControlRequest) -> Option
     )
 
 
-def _error_response(id: str, why: str) -> Object:
-    answer: Object = {"subtype": "error", "request_id": id, "error": why}
+def _error_response(id: str, why: str) -> JsonObject:
+    answer: JsonObject = {"subtype": "error", "request_id": id, "error": why}
     return {"type": "control_response", "response": answer}

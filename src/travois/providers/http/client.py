@@ -21,17 +21,17 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 from travois.providers.http.tls import (
-    Target,
-    broken,
-    contexts,
-    deaf,
-    late,
-    mute,
-    silent,
-    target,
-    unreachable,
+    ConnectionTarget,
+    connect_timeout_error,
+    connection_lost_error,
+    create_tls_contexts,
+    no_answer_error,
+    parse_target,
+    send_timeout_error,
+    silent_server_error,
+    unreachable_error,
 )
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 
 if TYPE_CHECKING:
     import ssl
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # TCP in which sending and receiving fail apart.
 
 
-class Tcp(ByteStream):
+class TcpStream(ByteStream):
     """A TCP stream that two tasks may use: one reads, one writes."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -85,7 +85,7 @@ class Tcp(ByteStream):
         """Close the sending side."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Shut both directions down, so that any task that reads or writes sees the end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -96,59 +96,59 @@ class Tcp(ByteStream):
             self._socket.close()
         await checkpoint()
 
-    def speaks(self) -> bool:
+    def has_data(self) -> bool:
         """Return whether there is something to read, including the end of the stream."""
         ears = select.poll()
         ears.register(self._socket.fileno(), select.POLLIN)
         return bool(ears.poll(0))
 
 
-async def dial(host: str, port: int) -> Tcp:
+async def open_tcp(host: str, port: int) -> TcpStream:
     """Open a connection to the first address of the host that answers; raises OSError."""
     async with await anyio.connect_tcp(host, port) as found:
-        return Tcp(found.extra(SocketAttribute.raw_socket).dup())  # noqa: S610 - not Django's
+        return TcpStream(found.extra(SocketAttribute.raw_socket).dup())  # noqa: S610 - not Django's
 
 
 # One HTTP/1.1 connection: h11 parses, anyio carries.
 
 
-CHUNK = 256 * 1024
-LONGEST_HEAD = 256 * 1024
+READ_CHUNK_BYTES = 256 * 1024
+MAX_HEAD_BYTES = 256 * 1024
 
 
-class Line:
+class HttpConnection:
     """An open HTTP connection, used by one request at a time."""
 
-    def __init__(self, tcp: Tcp, tls: TLSStream | None) -> None:
+    def __init__(self, tcp: TcpStream, tls: TLSStream | None) -> None:
         self.stream: ByteStream = tls or tcp
         self._tcp = tcp
-        self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD)
+        self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self.kept: float | None = None
         """The time since it is unused; None if it was never used."""
         self.heard = False
         """Whether the server has said anything to this request."""
 
     @property
-    def spoken(self) -> bool:
+    def is_request_sent(self) -> bool:
         """Whether the whole request is sent."""
         return self.parser.our_state is not h11.SEND_BODY
 
-    async def event(self, patience: float | None) -> h11.Event | None:
+    async def next_event(self, patience: float | None) -> h11.Event | None:
         """Return the next event from the server; None at the end of its message."""
         while True:
             try:
                 event = self.parser.next_event()
             except h11.RemoteProtocolError as error:
-                raise self._senseless(error) from None
+                raise self._protocol_error(error) from None
             if isinstance(event, h11.Event):
                 return None if isinstance(event, h11.EndOfMessage) else event
             data = await self._receive(patience)
             if not data and not self.heard:
-                raise mute()
+                raise no_answer_error()
             self.heard = True
             self.parser.receive_data(data)
 
-    def keep(self) -> bool:
+    def make_reusable(self) -> bool:
         """Prepare for another request; returns False if the connection cannot be reused."""
         over = self.parser.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
         if not over or self.parser.trailing_data != (b"", False):
@@ -157,36 +157,36 @@ class Line:
         self.kept, self.heard = anyio.current_time(), False
         return True
 
-    def alive(self, patience: float) -> bool:
+    def is_reusable(self, patience: float) -> bool:
         """Return whether it can still be used: a server that speaks unasked says goodbye."""
         if self.kept is not None and anyio.current_time() - self.kept >= patience:
             return False
-        return not self._tcp.speaks()
+        return not self._tcp.has_data()
 
-    async def hang_up(self) -> None:
+    async def close_now(self) -> None:
         """Close at once, whatever is still on its way."""
         await anyio.aclose_forcefully(self.stream)
 
     async def _receive(self, patience: float | None) -> bytes:
         try:
             with anyio.fail_after(patience):
-                return await self.stream.receive(CHUNK)
+                return await self.stream.receive(READ_CHUNK_BYTES)
         except TimeoutError:
-            raise silent(patience or 0.0) from None
+            raise silent_server_error(patience or 0.0) from None
         except anyio.EndOfStream:
             return b""
         except (anyio.BrokenResourceError, OSError) as error:
-            raise broken(error) from None
+            raise connection_lost_error(error) from None
 
-    def _senseless(self, error: h11.RemoteProtocolError) -> Problem:
+    def _protocol_error(self, error: h11.RemoteProtocolError) -> ApiError:
         if self.parser.trailing_data[1]:
-            return Problem("network", f"the server closed the connection mid-response: {error}")
-        return Problem("network", f"the server sent invalid HTTP: {error}")
+            return ApiError("network", f"the server closed the connection mid-response: {error}")
+        return ApiError("network", f"the server sent invalid HTTP: {error}")
 
 
-PART = 64 * 1024
+SEND_CHUNK_BYTES = 64 * 1024
 """The bytes sent at a time: on a slow connection, every part is a sign of life."""
-EARLY = 1 << 20
+MAX_EARLY_BYTES = 1 << 20
 """The most bytes read of a response that came before the request was sent."""
 
 
@@ -205,7 +205,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """The time an unused connection is kept: gateways drop idle ones silently."""
 
 
-class Response(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """A response whose body is still arriving; header names are in lower case."""
 
     status: int
@@ -218,7 +218,7 @@ class Transport(Protocol):
 
     def post(
         self, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
-    ) -> AbstractAsyncContextManager[Response]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """Send a request; the response lives as long as the block. Raises `ApiError`."""
         ...
 
@@ -227,7 +227,7 @@ class Transport(Protocol):
         ...
 
 
-class Direct:
+class DirectTransport:
     """The transport without a proxy; `env` may name certificates to trust."""
 
     def __init__(
@@ -235,79 +235,85 @@ class Direct:
     ) -> None:
         self._timeouts = timeouts or Timeouts()
         self._env = env or {}
-        self._idle: dict[Target, list[Line]] = {}
+        self._idle: dict[ConnectionTarget, list[HttpConnection]] = {}
         self._tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
     async def post(
         self, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
-    ) -> AsyncGenerator[Response]:
+    ) -> AsyncGenerator[HttpResponse]:
         """Send a request; the response lives as long as the block. Raises `ApiError`."""
-        to = target(url)
-        line, head, early = await self._exchange(to, _head(url, headers, body), body)
+        to = parse_target(url)
+        line, head, early = await self._send_request(to, _build_http_head(url, headers, body), body)
         try:
-            async with aclosing(self._chunks(line, early)) as chunks:
-                yield Response(head.status_code, _named(head), chunks)
+            async with aclosing(self._read_chunks(line, early)) as chunks:
+                yield HttpResponse(head.status_code, _lowercase_headers(head), chunks)
         finally:
-            if line.keep():
+            if line.make_reusable():
                 self._idle.setdefault(to, []).append(line)
             else:
-                await line.hang_up()
+                await line.close_now()
 
     async def aclose(self) -> None:
         """Close all connections."""
         for to in list(self._idle):
-            await self._forget(to)
+            await self._close_idle(to)
 
-    async def _forget(self, to: Target) -> None:
+    async def _close_idle(self, to: ConnectionTarget) -> None:
         for line in self._idle.pop(to, []):
-            await line.hang_up()
+            await line.close_now()
 
-    async def _exchange(
-        self, to: Target, head: h11.Request, body: bytes
-    ) -> tuple[Line, h11.Response, bytes]:
+    async def _send_request(
+        self, to: ConnectionTarget, head: h11.Request, body: bytes
+    ) -> tuple[HttpConnection, h11.Response, bytes]:
         """Send a request and wait for the response head; a dead kept connection is replaced."""
         while True:
-            line = await self._line(to)
+            line = await self._get_connection(to)
             try:
-                return line, *await self._converse(line, head, body)
-            except Problem as problem:
-                await line.hang_up()
+                return line, *await self._send_and_listen(line, head, body)
+            except ApiError as problem:
+                await line.close_now()
                 if line.kept is None or line.heard or problem.kind != "network":
                     raise
-                await self._forget(to)
+                await self._close_idle(to)
             except BaseException:
-                await line.hang_up()
+                await line.close_now()
                 raise
 
-    async def _converse(
-        self, line: Line, head: h11.Request, body: bytes
+    async def _send_and_listen(
+        self, line: HttpConnection, head: h11.Request, body: bytes
     ) -> tuple[h11.Response, bytes]:
         """Send and listen at once: a server may answer and close before it has read all."""
-        heard: h11.Response | Problem | None = None
+        heard: h11.Response | ApiError | None = None
         early = b""
         async with anyio.create_task_group() as group:
             with anyio.CancelScope() as patience:
-                group.start_soon(self._speak, line, head, body, patience)
-                heard = await _listen(line)
-            if not _welcome(line, heard):
-                early = await self._rest(line) if isinstance(heard, h11.Response) else b""
+                group.start_soon(self._send_head_and_body, line, head, body, patience)
+                heard = await _read_response_head(line)
+            if not _should_keep_sending(line, heard):
+                early = (
+                    await self._read_early_body(line) if isinstance(heard, h11.Response) else b""
+                )
                 group.cancel_scope.cancel()
         if heard is None:
-            raise silent(self._timeouts.first_byte) if line.spoken else deaf()
-        if isinstance(heard, Problem):
+            raise (
+                silent_server_error(self._timeouts.first_byte)
+                if line.is_request_sent
+                else send_timeout_error()
+            )
+        if isinstance(heard, ApiError):
             raise heard
         return heard, early
 
-    async def _speak(
-        self, line: Line, head: h11.Request, body: bytes, patience: anyio.CancelScope
+    async def _send_head_and_body(
+        self, line: HttpConnection, head: h11.Request, body: bytes, patience: anyio.CancelScope
     ) -> None:
         """Send in parts; the server's silence counts only once all is sent."""
         try:
             start = line.parser.send(head) or b""
-            await self._part(line, start + body[:PART])
-            for at in range(PART, len(body), PART):
-                await self._part(line, body[at : at + PART])
+            await self._send_part(line, start + body[:SEND_CHUNK_BYTES])
+            for at in range(SEND_CHUNK_BYTES, len(body), SEND_CHUNK_BYTES):
+                await self._send_part(line, body[at : at + SEND_CHUNK_BYTES])
             line.parser.send(h11.Data(data=body))
             line.parser.send(h11.EndOfMessage())
         except TimeoutError:
@@ -317,51 +323,53 @@ class Direct:
         finally:
             patience.deadline = anyio.current_time() + self._timeouts.first_byte
 
-    async def _part(self, line: Line, part: bytes) -> None:
+    async def _send_part(self, line: HttpConnection, part: bytes) -> None:
         with anyio.fail_after(self._timeouts.idle):
             await line.stream.send(part)
 
-    async def _rest(self, line: Line) -> bytes:
+    async def _read_early_body(self, line: HttpConnection) -> bytes:
         """Read the body of an early answer: some of it is better than none."""
         body = b""
         try:
-            while len(body) < EARLY and (event := await line.event(self._timeouts.idle)):
+            while len(body) < MAX_EARLY_BYTES and (
+                event := await line.next_event(self._timeouts.idle)
+            ):
                 body += event.data if isinstance(event, h11.Data) else b""
-        except Problem:
+        except ApiError:
             pass
         return body
 
-    async def _chunks(self, line: Line, early: bytes) -> AsyncGenerator[bytes]:
+    async def _read_chunks(self, line: HttpConnection, early: bytes) -> AsyncGenerator[bytes]:
         if early:
             yield early
         patience = self._timeouts.first_byte
         while line.parser.their_state is h11.SEND_BODY:
-            event = await line.event(patience)
+            event = await line.next_event(patience)
             if isinstance(event, h11.Data):
                 patience = self._timeouts.idle
                 yield bytes(event.data)
 
-    async def _line(self, to: Target) -> Line:
+    async def _get_connection(self, to: ConnectionTarget) -> HttpConnection:
         while kept := self._idle.get(to):
             line = kept.pop()
-            if line.alive(self._timeouts.keep):
+            if line.is_reusable(self._timeouts.keep):
                 return line
-            await line.hang_up()
+            await line.close_now()
         try:
             with anyio.fail_after(self._timeouts.connect):
-                return await self._connect(to)
+                return await self._open_connection(to)
         except TimeoutError:
-            raise late(to, self._timeouts.connect) from None
+            raise connect_timeout_error(to, self._timeouts.connect) from None
         except (OSError, UnicodeError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            raise unreachable(to, error) from None
+            raise unreachable_error(to, error) from None
 
-    async def _connect(self, to: Target) -> Line:
+    async def _open_connection(self, to: ConnectionTarget) -> HttpConnection:
         if to.scheme == "http":
-            return Line(await dial(to.host, to.port), None)
+            return HttpConnection(await open_tcp(to.host, to.port), None)
         doubt: ssl.SSLCertVerificationError | None = None
-        for context in (self._tls,) if self._tls else contexts(self._env):
+        for context in (self._tls,) if self._tls else create_tls_contexts(self._env):
             try:
-                line = await _secured(to, context)
+                line = await _connect_tls(to, context)
             except ssl.SSLCertVerificationError as error:
                 doubt = error
             else:
@@ -371,10 +379,10 @@ class Direct:
         raise doubt
 
 
-async def _secured(to: Target, context: ssl.SSLContext) -> Line:
+async def _connect_tls(to: ConnectionTarget, context: ssl.SSLContext) -> HttpConnection:
     from anyio.streams.tls import TLSStream
 
-    tcp = await dial(to.host, to.port)
+    tcp = await open_tcp(to.host, to.port)
     try:
         tls = await TLSStream.wrap(
             tcp, hostname=to.host, ssl_context=context, standard_compatible=False
@@ -382,30 +390,30 @@ async def _secured(to: Target, context: ssl.SSLContext) -> Line:
     except BaseException:
         await anyio.aclose_forcefully(tcp)
         raise
-    return Line(tcp, tls)
+    return HttpConnection(tcp, tls)
 
 
-async def _listen(line: Line) -> h11.Response | Problem:
+async def _read_response_head(line: HttpConnection) -> h11.Response | ApiError:
     """Return the response head, or the error as a value, since a task group wraps exceptions."""
     try:
-        while not isinstance(event := await line.event(None), h11.Response):
+        while not isinstance(event := await line.next_event(None), h11.Response):
             pass
-    except Problem as problem:
+    except ApiError as problem:
         return problem
     return event
 
 
-def _welcome(line: Line, heard: h11.Response | Problem | None) -> bool:
+def _should_keep_sending(line: HttpConnection, heard: h11.Response | ApiError | None) -> bool:
     """Return whether the rest of the request is still worth sending."""
-    return isinstance(heard, h11.Response) and (line.spoken or heard.status_code < 300)
+    return isinstance(heard, h11.Response) and (line.is_request_sent or heard.status_code < 300)
 
 
-def _head(url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> h11.Request:
+def _build_http_head(url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> h11.Request:
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     fixed = (("host", parts.netloc.rpartition("@")[2]), ("content-length", str(len(body))))
     return h11.Request(method="POST", target=path or "/", headers=[*fixed, *headers])
 
 
-def _named(head: h11.Response) -> dict[str, str]:
+def _lowercase_headers(head: h11.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}

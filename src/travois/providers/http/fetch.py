@@ -19,9 +19,15 @@ import msgspec
 
 from travois.core.errors import UserError
 from travois.ports.world import WebPage
-from travois.providers.catalog import is_local
-from travois.providers.http.tls import Target, broken, target, unreachable, whole
-from travois.providers.http.transport import proxy
+from travois.providers.catalog import is_local_url
+from travois.providers.http.tls import (
+    ConnectionTarget,
+    connection_lost_error,
+    create_full_tls_context,
+    parse_target,
+    unreachable_error,
+)
+from travois.providers.http.transport import find_proxy
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -29,32 +35,32 @@ if TYPE_CHECKING:
 
     import httpx2
 
-HOPS = 5
-CONNECT = 10.0
-HEADERS = {
+MAX_REDIRECTS = 5
+FETCH_CONNECT_TIMEOUT = 10.0
+FETCH_HEADERS = {
     "accept": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, */*;q=0.5",
     "user-agent": f"travois/{__version__}",
 }
 
 
-class Message(msgspec.Struct, frozen=True):
+class WebRequest(msgspec.Struct, frozen=True):
     """The headers and body of a web request; one with a body, which is JSON, is a POST."""
 
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
     @property
-    def all(self) -> dict[str, str]:
+    def all_headers(self) -> dict[str, str]:
         """The headers, including the body's content type."""
         kind = {"content-type": "application/json"} if self.body else {}
         return {**kind, **dict(self.headers)}
 
 
-Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+AddressLookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, best first. Raises OSError."""
 
 
-async def lookup(host: str, port: int) -> Sequence[str]:
+async def look_up_addresses(host: str, port: int) -> Sequence[str]:
     """Look up a host name with the system resolver."""
     found = await anyio.getaddrinfo(host, port, type=SOCK_STREAM)
     return tuple(dict.fromkeys(place[0] for *_, place in found))
@@ -68,7 +74,7 @@ class HttpxWeb:
         *,
         allow_private: Literal["yes", "no"] = "no",
         env: Mapping[str, str] | None = None,
-        addresses: Lookup = lookup,
+        addresses: AddressLookup = look_up_addresses,
     ) -> None:
         self._private = allow_private
         self._env = os.environ if env is None else env
@@ -80,41 +86,44 @@ class HttpxWeb:
 
         A redirect to another host is the page: its status, and the URL that it points to.
         """
-        return await self.send(url, Message(), limit=limit, timeout=timeout)
+        return await self.send(url, WebRequest(), limit=limit, timeout=timeout)
 
-    async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> WebPage:
+    async def send(self, url: str, message: WebRequest, *, limit: int, timeout: float) -> WebPage:
         """Send a request with headers or a body; redirects are handled as in `fetch`."""
         try:
             with anyio.fail_after(timeout):
-                return await self._follow(_secured(url), limit, message)
+                return await self._follow_redirects(_prefer_https(url), limit, message)
         except TimeoutError:
             raise TimeoutError(f"no complete response within {timeout:g} s") from None
 
-    async def _follow(self, url: str, limit: int, message: Message) -> WebPage:
-        for _ in range(HOPS):
-            page = await self._ask(url, limit, message)
-            if not 300 <= page.status < 400 or target(page.url).host != target(url).host:
+    async def _follow_redirects(self, url: str, limit: int, message: WebRequest) -> WebPage:
+        for _ in range(MAX_REDIRECTS):
+            page = await self._fetch_once(url, limit, message)
+            if (
+                not 300 <= page.status < 400
+                or parse_target(page.url).host != parse_target(url).host
+            ):
                 return page
             url = page.url
-        raise OSError(f"it redirects more than {HOPS} times")
+        raise OSError(f"it redirects more than {MAX_REDIRECTS} times")
 
-    async def _ask(self, url: str, limit: int, message: Message) -> WebPage:
+    async def _fetch_once(self, url: str, limit: int, message: WebRequest) -> WebPage:
         import httpx2
 
-        to, proxy = target(url), self._proxy(url)
-        addresses = await self._judged(to, proxy)
+        to, proxy = parse_target(url), self._proxy_for(url)
+        addresses = await self._addresses_to_dial(to, proxy)
         problem = OSError(f"cannot resolve host {to.host}")
-        async with await self._client(proxy) as client:
+        async with await self._create_web_client(proxy) as client:
             for address in addresses:
                 try:
-                    return await _exchange(client, url, message, address=address, limit=limit)
+                    return await _exchange_page(client, url, message, address=address, limit=limit)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                    problem = OSError(unreachable(to, error).message)
+                    problem = OSError(unreachable_error(to, error).message)
                 except httpx2.HTTPError as error:
-                    raise OSError(broken(error).message) from None
+                    raise OSError(connection_lost_error(error).message) from None
         raise problem
 
-    async def _judged(self, to: Target, proxy: str) -> Sequence[str]:
+    async def _addresses_to_dial(self, to: ConnectionTarget, proxy: str) -> Sequence[str]:
         """Return the addresses that may be dialled; a proxy resolves the name itself."""
         try:
             found = await self._addresses(to.host, to.port)
@@ -122,32 +131,34 @@ class HttpxWeb:
             if proxy:
                 return (to.host,)
             raise OSError(f"cannot resolve host {to.host}") from None
-        allowed = [a for a in found if self._private == "yes" or public(a)]
+        allowed = [a for a in found if self._private == "yes" or is_public_address(a)]
         if found and not allowed:
             raise OSError(f"{to.host} is on a private network ({found[0]}), which is not allowed")
         return (to.host,) if proxy else allowed
 
-    def _proxy(self, url: str) -> str:
-        return proxy(url, self._env)
+    def _proxy_for(self, url: str) -> str:
+        return find_proxy(url, self._env)
 
-    async def _client(self, proxy: str) -> httpx2.AsyncClient:
+    async def _create_web_client(self, proxy: str) -> httpx2.AsyncClient:
         import httpx2
 
         try:
-            self._tls = self._tls or await anyio.to_thread.run_sync(whole, self._env)
+            self._tls = self._tls or await anyio.to_thread.run_sync(
+                create_full_tls_context, self._env
+            )
         except UserError as fault:
             raise OSError(str(fault)) from None
         return httpx2.AsyncClient(
             proxy=proxy or None,
             trust_env=False,
             verify=self._tls,
-            timeout=httpx2.Timeout(None, connect=CONNECT),
-            headers=HEADERS,
+            timeout=httpx2.Timeout(None, connect=FETCH_CONNECT_TIMEOUT),
+            headers=FETCH_HEADERS,
         )
 
 
-async def _exchange(
-    client: httpx2.AsyncClient, url: str, message: Message, *, address: str, limit: int
+async def _exchange_page(
+    client: httpx2.AsyncClient, url: str, message: WebRequest, *, address: str, limit: int
 ) -> WebPage:
     """Send one request to one address, under the host name of the URL."""
     import httpx2
@@ -156,13 +167,13 @@ async def _exchange(
     async with client.stream(
         "POST" if message.body else "GET",
         httpx2.URL(url).copy_with(host=address),
-        headers={"host": parts.netloc, **message.all},
+        headers={"host": parts.netloc, **message.all_headers},
         content=message.body or None,
         extensions={"sni_hostname": parts.hostname or ""},
     ) as reply:
         status = reply.status_code
         if 300 <= status < 400 and "location" in reply.headers:
-            return WebPage(_secured(urljoin(url, reply.headers["location"])), status, "", b"")
+            return WebPage(_prefer_https(urljoin(url, reply.headers["location"])), status, "", b"")
         body = bytearray()
         async for chunk in reply.aiter_bytes():
             body += chunk
@@ -172,7 +183,7 @@ async def _exchange(
         return WebPage(url, status, mime, bytes(body[:limit]), truncated=len(body) > limit)
 
 
-def public(address: str) -> bool:
+def is_public_address(address: str) -> bool:
     """Return whether an address is on the open internet, also when wrapped in another."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
@@ -185,9 +196,9 @@ def public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def _secured(url: str) -> str:
+def _prefer_https(url: str) -> str:
     """Return the URL with https, unless it names a port or this machine."""
     parts = urlsplit(url)
-    if parts.scheme != "http" or parts.port is not None or is_local(url):
+    if parts.scheme != "http" or parts.port is not None or is_local_url(url):
         return url
     return parts._replace(scheme="https").geturl()

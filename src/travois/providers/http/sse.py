@@ -7,42 +7,42 @@ from typing import NamedTuple, Protocol
 BOM = b"\xef\xbb\xbf"
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     """One event: its name (empty if it has none) and its data."""
 
     name: str
     data: bytes
 
 
-class Framing(Protocol):
+class StreamFraming(Protocol):
     """A decoder that cuts a byte stream into events."""
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete."""
         ...
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[SseEvent]:
         """Return the events that the end of the stream completes."""
         ...
 
 
-class Lines:
+class JsonLinesDecoder:
     """A decoder of JSON lines: one event for each line that is not blank."""
 
     def __init__(self) -> None:
         self._partial = b""
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the lines that these bytes complete."""
         *lines, self._partial = (self._partial + chunk).split(b"\n")
-        return [Event("", line) for line in lines if line.strip()]
+        return [SseEvent("", line) for line in lines if line.strip()]
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[SseEvent]:
         """Return the last line, if nothing ended it."""
         return self.feed(b"\n")
 
 
-class Frames:
+class SseDecoder:
     """A decoder of server-sent events; lines end with LF, CRLF or CR."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Frames:
         self._name = ""
         self._lines: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
@@ -60,39 +60,39 @@ class Frames:
         if not chunk:
             return []
         self._after_cr = chunk.endswith(b"\r")
-        events: list[Event] = []
+        events: list[SseEvent] = []
         lines = chunk.splitlines()
         whole = chunk.endswith((b"\r", b"\n"))
         rest = b"" if whole else lines.pop()
         for line in lines:
-            self._take(line, events)
+            self._take_line(line, events)
         if rest:
             self._partial.append(rest)
         return events
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[SseEvent]:
         """Return the event that the end of the stream cut from its empty line, if any."""
-        events: list[Event] = []
+        events: list[SseEvent] = []
         if self._partial:
-            self._take(b"", events)
-        self._take(b"", events)
+            self._take_line(b"", events)
+        self._take_line(b"", events)
         return events
 
-    def _take(self, line: bytes, events: list[Event]) -> None:
+    def _take_line(self, line: bytes, events: list[SseEvent]) -> None:
         if self._partial:
             line = b"".join((*self._partial, line))
             self._partial.clear()
         if self._first:
             line, self._first = line.removeprefix(BOM), False
         if line:
-            self._field(line)
+            self._parse_field(line)
             return
         if self._lines:
-            events.append(Event(self._name, b"\n".join(self._lines)))
+            events.append(SseEvent(self._name, b"\n".join(self._lines)))
             self._lines = []
         self._name = ""
 
-    def _field(self, line: bytes) -> None:
+    def _parse_field(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
         if field == b"data":
             self._lines.append(value.removeprefix(b" "))

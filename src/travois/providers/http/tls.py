@@ -14,53 +14,58 @@ from urllib.parse import urlsplit
 import msgspec
 
 from travois.core.errors import UserError
-from travois.providers.replies import Problem
+from travois.providers.replies import ApiError
 
-FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-BUNDLES = (
+CERTIFICATE_VARIABLES = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)
+SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
 """The system bundles, for a Python that was built elsewhere and looks in the wrong place."""
-HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
-MISMATCH = frozenset((62, 64))
+HASHED_CERTIFICATE = re.compile(r"[0-9a-f]{8}\.\d+")
+NAME_MISMATCH_CODES = frozenset((62, 64))
 """The OpenSSL codes for a host name or address that the certificate does not have."""
-FIX = "If your network inspects TLS, set SSL_CERT_FILE to its certificate file."
+CERTIFICATE_FIX = "If your network inspects TLS, set SSL_CERT_FILE to its certificate file."
 
 
-def contexts(env: Mapping[str, str]) -> Iterator[ssl.SSLContext]:
+def create_tls_contexts(env: Mapping[str, str]) -> Iterator[ssl.SSLContext]:
     """Yield TLS contexts to try in turn, the cheap one first.
 
     A folder of certificates is looked into only when one is needed; reading the system's bundle
     costs some 70 ms, but people do add certificates to the bundle and not to the folder.
     """
-    folder = _folder(env)
+    folder = _hashed_certificate_folder(env)
     if folder and sys.platform == "linux":
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(capath=folder)
-        outside = {n: f for n, f in _named(env).items() if not _within(f, folder)}
-        yield _with(context, outside)
-    yield whole(env)
+        outside = {n: f for n, f in _certificate_files(env).items() if not _is_in_folder(f, folder)}
+        yield _load_certificates(context, outside)
+    yield create_full_tls_context(env)
 
 
-def whole(env: Mapping[str, str]) -> ssl.SSLContext:
+def create_full_tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
     """Create a context that trusts all system and configured certificates."""
-    return _with(_system(), _named(env))
+    return _load_certificates(_create_system_context(), _certificate_files(env))
 
 
-def distrust(error: ssl.SSLError, host: str) -> str:
+def explain_tls_error(error: ssl.SSLError, host: str) -> str:
     """Explain why TLS with a host failed, and what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         return f"TLS with {host} failed: {reason}. Should the URL start with http://?"
-    fix = "" if error.verify_code in MISMATCH else f" {FIX}"
+    fix = "" if error.verify_code in NAME_MISMATCH_CODES else f" {CERTIFICATE_FIX}"
     said = error.verify_message.rstrip(".")
     return f"the certificate of {host} is not trusted: {said}.{fix}"
 
 
-def _system() -> ssl.SSLContext:
+def _create_system_context() -> ssl.SSLContext:
     if sys.platform in ("darwin", "win32"):
         import truststore
 
@@ -68,12 +73,12 @@ def _system() -> ssl.SSLContext:
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
     if not paths.cafile and not paths.capath:
-        for bundle in filter(os.path.isfile, BUNDLES):
+        for bundle in filter(os.path.isfile, SYSTEM_BUNDLES):
             context.load_verify_locations(bundle)
     return context
 
 
-def _with(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
+def _load_certificates(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
     for name, file in files.items():
         try:
             context.load_verify_locations(file)
@@ -86,34 +91,38 @@ def _with(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _named(env: Mapping[str, str]) -> dict[str, str]:
+def _certificate_files(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that name certificate files, one for each file."""
-    files = {os.path.realpath(env[name]): name for name in reversed(FILES) if env.get(name)}
+    files = {
+        os.path.realpath(env[name]): name
+        for name in reversed(CERTIFICATE_VARIABLES)
+        if env.get(name)
+    }
     return {name: file for file, name in files.items()}
 
 
-def _folder(env: Mapping[str, str]) -> str:
+def _hashed_certificate_folder(env: Mapping[str, str]) -> str:
     """Return the system's folder of hashed certificates, if it has one."""
     folder = env.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     try:
-        found = any(HASHED.fullmatch(name) for name in os.listdir(folder))
+        found = any(HASHED_CERTIFICATE.fullmatch(name) for name in os.listdir(folder))
     except OSError:
         return ""
     return os.path.realpath(folder) if found else ""
 
 
-def _within(file: str, folder: str) -> bool:
+def _is_in_folder(file: str, folder: str) -> bool:
     return os.path.dirname(file) == folder
 
 
 # What can go wrong on the way to a server, as problems in words.
 
 
-LOOPBACK = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
+LOOPBACK_HOST = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
 """Hosts that are this machine."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ConnectionTarget(msgspec.Struct, frozen=True):
     """The scheme, host and port of the other end of a connection."""
 
     scheme: str
@@ -126,65 +135,67 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-def target(url: str) -> Target:
+def parse_target(url: str) -> ConnectionTarget:
     """Parse a URL into the scheme, host and port to connect to."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return Target(parts.scheme, parts.hostname or "", port)
+    return ConnectionTarget(parts.scheme, parts.hostname or "", port)
 
 
-def silent(patience: float) -> Problem:
+def silent_server_error(patience: float) -> ApiError:
     """Return the error for a server that sent nothing for too long."""
-    return Problem("timeout", f"no data from the server for {patience:g} s")
+    return ApiError("timeout", f"no data from the server for {patience:g} s")
 
 
-def deaf() -> Problem:
+def send_timeout_error() -> ApiError:
     """Return the error for a server that does not read the request."""
-    return Problem("timeout", "the server stopped reading the request")
+    return ApiError("timeout", "the server stopped reading the request")
 
 
-def late(to: Target, patience: float) -> Problem:
+def connect_timeout_error(to: ConnectionTarget, patience: float) -> ApiError:
     """Return the error for a connection that was not made in time."""
-    return Problem("timeout", f"no connection to {to.name} within {patience:g} s")
+    return ApiError("timeout", f"no connection to {to.name} within {patience:g} s")
 
 
-def mute() -> Problem:
+def no_answer_error() -> ApiError:
     """Return the error for a connection that ended before any response."""
-    return Problem("network", "the server closed the connection without a response")
+    return ApiError("network", "the server closed the connection without a response")
 
 
-def broken(error: BaseException) -> Problem:
+def connection_lost_error(error: BaseException) -> ApiError:
     """Return the error for a connection that ended in the middle of a response."""
-    return Problem("network", f"the connection was lost: {plain(root(error))}")
+    return ApiError(
+        "network", f"the connection was lost: {describe_os_error(find_root_cause(error))}"
+    )
 
 
-def unreachable(to: Target, error: BaseException) -> Problem:
+def unreachable_error(to: ConnectionTarget, error: BaseException) -> ApiError:
     """Return the error for a failed connection, from whatever libraries wrapped it in."""
-    cause = root(error)
+    cause = find_root_cause(error)
     match cause:
         case ssl.SSLError():
-            return Problem("network", distrust(cause, to.host), retry=False)
+            return ApiError("network", explain_tls_error(cause, to.host), retry=False)
         case socket.gaierror() | UnicodeError():
-            return Problem("network", f"cannot resolve host {to.host}: {plain(cause)}")
-        case ConnectionRefusedError() if re.fullmatch(LOOPBACK, to.host):
+            return ApiError("network", f"cannot resolve host {to.host}: {describe_os_error(cause)}")
+        case ConnectionRefusedError() if re.fullmatch(LOOPBACK_HOST, to.host):
             # Nobody but the user starts a server on this machine: waiting does not help.
             what = f"no server is listening on {to.name} (connection refused)"
-            return Problem("network", what, retry=False, refused=True)
+            return ApiError("network", what, retry=False, refused=True)
         case _:
-            return Problem("network", f"cannot connect to {to.name}: {plain(cause)}")
+            return ApiError("network", f"cannot connect to {to.name}: {describe_os_error(cause)}")
 
 
-def root(error: BaseException) -> BaseException:
+def find_root_cause(error: BaseException) -> BaseException:
     """Return the operating system's error behind an exception, else the first of the chain."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, BaseExceptionGroup):
-        return root(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        return find_root_cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     inner = error.__cause__ or error.__context__  # httpcore2 hides the cause, not the context
-    return error if inner is None else root(inner)
+    return error if inner is None else find_root_cause(inner)
 
 
-def plain(error: BaseException) -> str:
+def describe_os_error(error: BaseException) -> str:
     """Describe an error; the system's own words where there are some, as asyncio's say less."""
     match error:
         case socket.gaierror() | ssl.SSLError():

@@ -8,66 +8,74 @@ from ipaddress import ip_address, ip_network
 
 from msgspec.structs import replace
 
-from travois.providers.catalog import is_local
-from travois.providers.http.client import Direct, Timeouts, Transport
-from travois.providers.http.tls import Target, target
+from travois.providers.catalog import is_local_url
+from travois.providers.http.client import DirectTransport, Timeouts, Transport
+from travois.providers.http.tls import ConnectionTarget, parse_target
 
 
-def transport(url: str, env: Mapping[str, str], timeouts: Timeouts | None = None) -> Transport:
+def create_transport(
+    url: str, env: Mapping[str, str], timeouts: Timeouts | None = None
+) -> Transport:
     """Create the transport for a URL; a local server has no proxy and may be slow."""
-    limits = patience(url, timeouts or Timeouts())
-    if is_local(url):
-        return Direct(limits, env=env)
-    if through := proxy(url, env):
-        from travois.providers.http.proxy import Proxied
+    limits = timeouts_for(url, timeouts or Timeouts())
+    if is_local_url(url):
+        return DirectTransport(limits, env=env)
+    if through := find_proxy(url, env):
+        from travois.providers.http.proxy import ProxyTransport
 
-        return Proxied(limits, proxy=through, env=env)
-    return Direct(limits, env=env)
+        return ProxyTransport(limits, proxy=through, env=env)
+    return DirectTransport(limits, env=env)
 
 
-def patience(url: str, limits: Timeouts) -> Timeouts:
+def timeouts_for(url: str, limits: Timeouts) -> Timeouts:
     """Return the timeouts for a server.
 
     One on this machine may read a long prompt for minutes, and hold a tool call back until it is
     whole; a limit between events that somebody chose holds all the same.
     """
-    if not is_local(url):
+    if not is_local_url(url):
         return limits
     idle = limits.idle if limits.is_idle_chosen else max(limits.idle, limits.local)
     return replace(limits, first_byte=limits.local, idle=idle)
 
 
-def proxy(url: str, env: Mapping[str, str]) -> str:
+def find_proxy(url: str, env: Mapping[str, str]) -> str:
     """Return the proxy for a URL, with a scheme; empty for none."""
-    to = target(url)
-    named = _either(env, f"{to.scheme}_proxy") or _either(env, "all_proxy")
-    if not named or is_local(url) or _spared(to, _either(env, "no_proxy")):
+    to = parse_target(url)
+    named = _read_variable_any_case(env, f"{to.scheme}_proxy") or _read_variable_any_case(
+        env, "all_proxy"
+    )
+    if (
+        not named
+        or is_local_url(url)
+        or _is_proxy_exempt(to, _read_variable_any_case(env, "no_proxy"))
+    ):
         return ""
     return named if "://" in named else f"http://{named}"
 
 
-def _either(env: Mapping[str, str], name: str) -> str:
+def _read_variable_any_case(env: Mapping[str, str], name: str) -> str:
     """Read a variable in lower case or, as most people write it, in upper case."""
     return (env.get(name) or env.get(name.upper(), "")).strip()
 
 
-def _spared(to: Target, exceptions: str) -> bool:
-    return any(_covers(entry, to) for entry in re.split(r"[,\s]+", exceptions) if entry)
+def _is_proxy_exempt(to: ConnectionTarget, exceptions: str) -> bool:
+    return any(_no_proxy_covers(entry, to) for entry in re.split(r"[,\s]+", exceptions) if entry)
 
 
-def _covers(entry: str, to: Target) -> bool:
+def _no_proxy_covers(entry: str, to: ConnectionTarget) -> bool:
     """Return whether a no_proxy entry (`*`, host, domain, address, network, `:port`) fits."""
     if entry == "*":
         return True
     if found := re.fullmatch(r"(.+?):(\d+)", entry):
         host, port = found[1], int(found[2])
         if ":" not in host or host.endswith("]"):
-            return port == to.port and _covers(host, to)
+            return port == to.port and _no_proxy_covers(host, to)
     name = entry.lower().strip("[]").lstrip("*.")
-    return to.host == name or to.host.endswith(f".{name}") or _in_network(name, to.host)
+    return to.host == name or to.host.endswith(f".{name}") or _is_in_network(name, to.host)
 
 
-def _in_network(network: str, host: str) -> bool:
+def _is_in_network(network: str, host: str) -> bool:
     try:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:

@@ -18,8 +18,8 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
-from travois.providers.http.client import Tcp
-from travois.providers.http.fetch import Lookup, lookup
+from travois.providers.http.client import TcpStream
+from travois.providers.http.fetch import AddressLookup, look_up_addresses
 from travois.sandbox.network import (
     PROXY_TIMEOUT_SECONDS,
     ProxyRequest,
@@ -43,7 +43,7 @@ class BrowserProxy:
         self,
         local: Callable[[], bool],
         *,
-        addresses: Lookup = lookup,
+        addresses: AddressLookup = look_up_addresses,
         session: SessionSocket = lambda family: None,
     ) -> None:
         self._local = local
@@ -53,7 +53,7 @@ class BrowserProxy:
         self.url = f"socks5://127.0.0.1:{self._listener.getsockname()[1]}"
         self.refused: list[str] = []
         """Whom the browser tried to reach and may not, and why, in words."""
-        self._inward = WeakSet[Tcp]()
+        self._inward = WeakSet[TcpStream]()
 
     async def serve(self) -> None:
         """Serve connections until cancelled."""
@@ -63,13 +63,13 @@ class BrowserProxy:
     def close_local_connections(self) -> None:
         """Close connections to this machine: a browser would reuse them for the next page."""
         for inward in tuple(self._inward):
-            inward.hang_up()
+            inward.disconnect()
 
     def _record_refusal(self, words: str) -> None:
         if words not in self.refused and len(self.refused) < MAX_REFUSALS:
             self.refused.append(words)
 
-    async def _connect(self, asked: ProxyRequest) -> Tcp:
+    async def _connect(self, asked: ProxyRequest) -> TcpStream:
         name = asked.host.decode("latin-1").lower().strip("[]")
         if LOOPBACK_NAME.fullmatch(name):
             if not self._local():
@@ -87,7 +87,7 @@ class BrowserProxy:
             raise PermissionError(f"{name} is in a private network, which is not allowed")
         return await dial_first(name, found, asked.port)
 
-    async def _connect_to_session(self, port: int) -> Tcp | None:
+    async def _connect_to_session(self, port: int) -> TcpStream | None:
         """Connect to a server that a command of the session started, if any."""
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
@@ -95,7 +95,7 @@ class BrowserProxy:
             except OSError:  # the machine may have no IPv6, or the session may just be over
                 continue
             if found is not None and await _try_connect(found, (address, port)):
-                return Tcp(found)
+                return TcpStream(found)
         return None
 
     async def _resolve_host(self, name: str, asked: ProxyRequest) -> tuple[str, ...]:

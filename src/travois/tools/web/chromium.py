@@ -26,7 +26,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from travois.core.errors import UserError
 from travois.process.environment import build_minimal_environment
 from travois.process.reap import JOB_MARK_VARIABLE, end_processes, find_process_tree
-from travois.providers.http.fetch import Lookup, lookup
+from travois.providers.http.fetch import AddressLookup, look_up_addresses
 from travois.tools.web.browser import BrowserArgs, PageView
 from travois.tools.web.browser_proxy import LOOPBACK_NAME, BrowserProxy, SessionSocket
 
@@ -405,7 +405,7 @@ class Chromium:
         *,
         visible: bool = False,
         env: Mapping[str, str] | None = None,
-        addresses: Lookup = lookup,
+        addresses: AddressLookup = look_up_addresses,
         session: SessionSocket = lambda family: None,
     ) -> None:
         self._path = path

@@ -15,7 +15,7 @@ from travois.permissions.hosts import rule_mentions_url
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import Env
-from travois.providers.web_search import Hit
+from travois.providers.web_search import SearchHit
 from travois.tools.web.fetch import frame_untrusted_text
 
 MAX_SEARCH_HITS = 10
@@ -48,16 +48,16 @@ async def _run_web_search(args: SearchArgs, env: Env, call: str) -> ToolOutcome:
     )
 
 
-def _is_on_hosts(hit: Hit, hosts: tuple[str, ...]) -> bool:
+def _is_on_hosts(hit: SearchHit, hosts: tuple[str, ...]) -> bool:
     return any(rule_mentions_url(f"domain:{host}", hit.url) for host in hosts)
 
 
-def _render_search_results(found: SearchResults, hits: list[Hit]) -> str:
+def _render_search_results(found: SearchResults, hits: list[SearchHit]) -> str:
     listed = "\n".join(_format_hit(number, hit) for number, hit in enumerate(hits, 1))
     return f"{found.said}\n\nPages:\n{listed}" if found.said else listed
 
 
-def _format_hit(number: int, hit: Hit) -> str:
+def _format_hit(number: int, hit: SearchHit) -> str:
     date = f" ({_shorten_hit_text(hit.date)})" if hit.date else ""
     words = f"\n   {_shorten_hit_text(hit.text)}" if hit.text else ""
     return f"{number}. {_shorten_hit_text(hit.title) or '(no title)'}{date}\n   {_shorten_hit_text(hit.url)}{words}"  # noqa: E501

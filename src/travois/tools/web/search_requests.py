@@ -18,8 +18,8 @@ from travois.engine.agent import Agent, SmallModel
 from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
 from travois.ports.web_search import SearchQuery, SearchResults
-from travois.providers.replies import Problem, Reply
-from travois.providers.web_search import Hit, asking, merged
+from travois.providers.replies import ApiError, Reply
+from travois.providers.web_search import SearchHit, encode_web_search_tool, merge_hits
 
 SEARCH_PROMPT_FILE = Path(__file__).parent / "prompts" / "search.md"
 MAX_SEARCH_PAUSES = 5
@@ -38,14 +38,14 @@ class WebSearchModel(msgspec.Struct, frozen=True):
 async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchModel) -> SearchResults:
     """Search through the provider; the request is recorded beside the conversation."""
     card = by.small.card
-    params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
+    params = encode_web_search_tool(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
     head = Epoch(
         replace(card, params=params, price=price, effort=""),
         SEARCH_PROMPT_FILE.read_text("utf-8").strip(),
     )
     facts: list[AnyFact] = [head, User((Text(_query_with_limits(wanted)),))]
-    said, hits = "", tuple[Hit, ...]()
+    said, hits = "", tuple[SearchHit, ...]()
     for _ in range(MAX_SEARCH_PAUSES):
         view = project_view(
             [Entry(n, agent.runtime.clock(), fact) for n, fact in enumerate(facts, 1)]
@@ -54,9 +54,9 @@ async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchMode
             reply = await send_side_request(
                 replace(agent, model=by.small.model), view, what="search"
             )
-        except (Problem, BudgetExhausted) as problem:
+        except (ApiError, BudgetExhausted) as problem:
             raise OSError(f"{card.name} could not search the web: {problem}") from None
-        said, hits = f"{said}\n{_reply_words(reply)}".strip(), merged((*hits, *reply.hits))
+        said, hits = f"{said}\n{_reply_words(reply)}".strip(), merge_hits((*hits, *reply.hits))
         if reply.stop != "pause" or not reply.content:
             return SearchResults(hits, said)
         facts.append(Assistant(reply.content, reply.stop))
