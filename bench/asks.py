@@ -58,7 +58,7 @@ from travois.sandbox.tool_chains import list_tool_chain_paths
 from travois.sessions.blobs import BlobStore
 from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
-from travois.skills.skill_files import personal_folders
+from travois.skills.skill_files import list_personal_folders
 from travois.testing import Scripted
 from travois.tools.catalog import TOOLS
 
@@ -383,7 +383,7 @@ def make_agent(
 
 def _brought(home: str) -> Iterator[str]:
     """Where agents keep skills and plugins, which they tell the model to read."""
-    for skills in personal_folders(TravoisHome(Path(home)), {"HOME": home}):
+    for skills in list_personal_folders(TravoisHome(Path(home)), {"HOME": home}):
         yield skills
         yield os.path.join(os.path.dirname(skills), "plugins")
 

@@ -39,7 +39,7 @@ from travois.engine.loop import run_turn
 from travois.engine.mentions import read_mentions
 from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
-from travois.memory.extraction import settled
+from travois.memory.extraction import wait_for_extraction
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
@@ -120,7 +120,7 @@ class Session:
             stack.push_async_callback(self._fire_end_hooks)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.runtime.background = self._run_in_background
-            if crew.agent.hooks.active is not None and crew.agent.hooks.active.watched:
+            if crew.agent.hooks.active is not None and crew.agent.hooks.active.files_to_watch:
                 self._group.start_soon(hooks.watch_hook_files, crew.agent)
             for link in crew.loan.links:
                 self._group.start_soon(link.keep_alive)
@@ -142,7 +142,7 @@ class Session:
     ) -> bool | None:
         if self._group is not None:
             if kind is None and self.leaving != "other":
-                await settled(self.crew.agent, patience=EXTRACTION_WAIT_SECONDS)
+                await wait_for_extraction(self.crew.agent, patience=EXTRACTION_WAIT_SECONDS)
             self._group.cancel_scope.cancel()
         handled = await self._stack.__aexit__(kind, error, trace)
         self.parting += self.crew.agent.world.processes.take_notices()

@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 
 from tests.tui.inside import Done, Inside, inside
-from travois.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.memory import (
+    Evidence,
+    FileAnchor,
+    Memory,
+    MemoryConsent,
+    MemoryScope,
+    PutMemory,
+)
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.sessions.home import TravoisHome, identify_project
 
 DAY = strftime("%Y-%m-%d", localtime(1_700_000_000))
-CONSENT: dict[Scope, Consent] = {"project": "auto", "user": "auto", "team": "ask"}
+CONSENT: dict[MemoryScope, MemoryConsent] = {"project": "auto", "user": "auto", "team": "ask"}
 GERMAN = Memory(
     "reply-in-german",
     "Replies are in German",
@@ -25,10 +32,10 @@ GERMAN = Memory(
     author="user",
     evidence=(Evidence("3f2a0000", 4, "user", "always answer in German", 1_700_000_000.0),),
 )
-STALE = Memory("port", "a.py sets x", "project", author="tool", anchors=(Anchor("a.py", "0"),))
+STALE = Memory("port", "a.py sets x", "project", author="tool", anchors=(FileAnchor("a.py", "0"),))
 
 
-def memories(program: Inside) -> FolderMemories:
+def memories(program: Inside) -> FolderMemoryStore:
     """The memories of the program's folder, as an agent has them."""
     home = TravoisHome(program.home)
     project = identify_project(home, str(program.folder))
@@ -67,7 +74,7 @@ def program(
 @pytest.fixture
 def known(program: Inside) -> Inside:
     """One memory, told by the user in a session."""
-    memories(program).apply([Put(GERMAN)], why="said in a session", session="3f2a0000")
+    memories(program).apply([PutMemory(GERMAN)], why="said in a session", session="3f2a0000")
     return program
 
 
@@ -116,7 +123,7 @@ def test_another_memory_that_begins_alike_gets_a_name_of_its_own(program: Inside
 def test_a_list_has_scope_type_age_and_marks(known: Inside) -> None:
     run(known, "add", "The dashboard is https://grafana.example.org", "--pin", "--name", "board")
     (known.folder / "a.py").write_text("x = 1")
-    memories(known).apply([Put(STALE)], why="seen")
+    memories(known).apply([PutMemory(STALE)], why="seen")
     assert run(known).out.splitlines() == [
         "SCOPE    TYPE       NAME                  AGE  MEMORY",
         "project  feedback   reply-in-german  just now  Replies are in German",
@@ -202,7 +209,7 @@ def test_an_editor_that_changes_nothing_or_fails_changes_nothing(known: Inside) 
 
 def test_proposals_wait_until_they_are_decided_on(known: Inside) -> None:
     wishes = [Memory(name, f"About {name}", "project", author="model") for name in ("a", "b", "c")]
-    proposed = [Put(one) for one in wishes]
+    proposed = [PutMemory(one) for one in wishes]
     first, second, third = memories(known).propose(proposed, why="not your words")
     waiting = run(known, "inbox").out
     assert f"{first}  project project: About a  (just now)\n    reason: not your words" in waiting
@@ -214,7 +221,7 @@ def test_proposals_wait_until_they_are_decided_on(known: Inside) -> None:
     run(known, "reject", "--all")
     assert run(known, "inbox").out == "No proposals in the inbox.\n"
     assert names(known) == ["a", "reply-in-german"]
-    assert memories(known).propose([Put(wishes[1])], why="again") == ()
+    assert memories(known).propose([PutMemory(wishes[1])], why="again") == ()
 
 
 def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Inside) -> None:
@@ -222,7 +229,7 @@ def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Ins
     (known.folder / "a.py").write_text("x = 1")
     again = Memory("german", "Replies are in German", "feedback", GERMAN.body)
     old = Memory("old", "Nobody ever asked for this", "project", modified=1.0, created=1.0)
-    memories(known).apply([Put(again), Put(STALE), Put(old)], why="test")
+    memories(known).apply([PutMemory(again), PutMemory(STALE), PutMemory(old)], why="test")
     (folder(known) / "leak.md").write_text("The password is hunter2-and-more\n")
     done = run(known, "doctor", "--json")
     assert done.code == 1

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions, decide_permission
 from travois.permissions.rules import ToolUse
-from travois.prompt.instruction_files import Library, Places
+from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import load_settings
@@ -139,11 +139,11 @@ def test_instructions_that_settings_name_stay_in_the_workspace_without_trust(
     put(root / "opencode.json", text)
     more = loaded(tmp_path).settings.instructions
 
-    def shown(places: Places) -> list[str]:
-        found = Library(places, hidden=lambda path: False).load_always()
+    def shown(places: InstructionPlaces) -> list[str]:
+        found = InstructionLibrary(places, hidden=lambda path: False).load_always()
         return [file.text for file in found.files]
 
-    places = Places(str(root), str(root), more=more, etc=tmp_path / "etc")
+    places = InstructionPlaces(str(root), str(root), more=more, etc=tmp_path / "etc")
     assert shown(places) == ["A."]
     assert shown(replace(places, trusted=True)) == ["A.", "secret"]
 

@@ -22,15 +22,15 @@ from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
-from travois.hooks.events import AnyOccasion, InstructionsLoaded
-from travois.hooks.output import SILENCE, Around, Heard
+from travois.hooks.events import AnyHookEvent, InstructionsLoaded
+from travois.hooks.output import NO_DECISION, HookContext, HookDecision
 from travois.permissions.decide import Permissions
 from travois.permissions.rules import parse_permission_rule
 from travois.permissions.secrets import Secrets
 from travois.ports.world import UserWarned
-from travois.prompt.briefing import NESTED, again
-from travois.prompt.environment import Surroundings, baseline
-from travois.prompt.instruction_files import Library, Places
+from travois.prompt.briefing import INSTRUCTIONS_STATE_PREFIX, rebuild_briefing
+from travois.prompt.environment import Environment, render_environment
+from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
 from travois.providers.replies import Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
@@ -45,10 +45,12 @@ TOOLS = (READ, EDIT, WRITE, BASH)
 def wired(one: Agent, **more: Any) -> Agent:
     """The same agent with instruction files and surroundings, as the app puts them together."""
     root = one.world.root
-    places = Places(root, root, etc=Path(root, "no-etc"), **more)
-    with_parts(one, library=Library(places, hidden=lambda path: path.endswith("hidden.md")))
-    with_parts(one, around=lambda: Surroundings(root, "linux", "2026-01-01"))
-    with_parts(one, baseline=again)
+    places = InstructionPlaces(root, root, etc=Path(root, "no-etc"), **more)
+    with_parts(
+        one, library=InstructionLibrary(places, hidden=lambda path: path.endswith("hidden.md"))
+    )
+    with_parts(one, around=lambda: Environment(root, "linux", "2026-01-01"))
+    with_parts(one, baseline=rebuild_briefing)
     return one
 
 
@@ -65,7 +67,7 @@ def working(folder: Path, *lines: Reply, **more: Any) -> Agent:
         return str(kept / name)
 
     one.world = replace(one.world, spill=spill)
-    session.append(baseline(Surroundings(one.world.root, "linux", "2026-01-01")))
+    session.append(render_environment(Environment(one.world.root, "linux", "2026-01-01")))
     return wired(one)
 
 
@@ -171,7 +173,7 @@ def test_a_file_that_changed_is_told_before_the_next_prompt_and_only_then(tmp_pa
 def test_what_changed_around_is_told_at_the_tail(tmp_path: Path) -> None:
     one = working(tmp_path, say("ok"))
     play(one)
-    with_parts(one, around=lambda: Surroundings(one.world.root, "linux", "2026-01-02", "topic"))
+    with_parts(one, around=lambda: Environment(one.world.root, "linux", "2026-01-02", "topic"))
     play(one)
     play(one)
     told = "<environment>\nDate: 2026-01-02\nGit branch: topic\n</environment>"
@@ -217,7 +219,7 @@ def test_instructions_below_come_after_the_results_and_once(tmp_path: Path, touc
     (note,) = nested_notes(one)
     assert path.read_text() in note
     assert "More for pkg.\n" in note
-    assert one.session.state[f"{NESTED}{path}"] == "Project"
+    assert one.session.state[f"{INSTRUCTIONS_STATE_PREFIX}{path}"] == "Project"
     last = bodies(one)[1]["messages"][-1]
     assert [block["type"] for block in last["content"]][-2:] == ["tool_result", "text"]
     resumed = wired(agent(tmp_path, session=Session(MemoryLog(log(one).entries))))
@@ -261,10 +263,12 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[InstructionsLoaded] = []
 
-    async def fire(self, occasion: AnyOccasion, around: Around, **ignored: Any) -> Heard:
+    async def fire(
+        self, occasion: AnyHookEvent, around: HookContext, **ignored: Any
+    ) -> HookDecision:
         if isinstance(occasion, InstructionsLoaded):
             self.heard.append(occasion)
-        return SILENCE
+        return NO_DECISION
 
 
 def test_hooks_hear_of_every_file_and_why_it_was_read(tmp_path: Path) -> None:

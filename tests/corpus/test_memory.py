@@ -16,10 +16,10 @@ from travois.core.content import extract_text
 from travois.core.facts import Noted
 from travois.core.models import Usage
 from travois.core.view import project_view
-from travois.memory.memory import Memory, Put
-from travois.memory.store import FolderMemories, open_memories
-from travois.memory.weighing import extract
-from travois.prompt.instruction_text import Found, Instruction
+from travois.memory.memory import Memory, PutMemory
+from travois.memory.store import FolderMemoryStore, open_memories
+from travois.memory.weighing import extract_memories
+from travois.prompt.instruction_text import InstructionFile, InstructionSet
 from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, say
 
@@ -32,13 +32,15 @@ class Shelf:
     """Instruction files that say one text."""
 
     def __init__(self, text: str) -> None:
-        self.found = Found((Instruction("/w/AGENTS.md", text, "Project"),) if text else ())
+        self.found = InstructionSet(
+            (InstructionFile("/w/AGENTS.md", text, "Project"),) if text else ()
+        )
 
-    def load_always(self, also: Any = None) -> Found:
+    def load_always(self, also: Any = None) -> InstructionSet:
         return self.found
 
-    def load_for_paths(self, paths: Any) -> Found:
-        return Found()
+    def load_for_paths(self, paths: Any) -> InstructionSet:
+        return InstructionSet()
 
 
 class Ended(msgspec.Struct):
@@ -76,26 +78,26 @@ def play(row: Row, home: Path, way: Way) -> Ended:
     for fact in facts(row):
         session.append(fact)
     memories = store(home)
-    memories.apply([Put(memory) for memory in known(row) if not memory.pinned], why="before")
+    memories.apply([PutMemory(memory) for memory in known(row) if not memory.pinned], why="before")
     for memory in known(row):
         if memory.pinned:
             memories.add(memory)
-    before = memories.all()
+    before = memories.read_all()
     one = agent(home, session=session, model=Scripted(say(drafted(row), usage=Usage(input=9))))
     with_parts(one, memories=memories, extract=way, library=Shelf(row.get("rules", "")))
-    anyio.run(extract, one)
+    anyio.run(extract_memories, one)
     assert session.view == project_view(session.all_entries())
     return Ended(
         row,
         before,
-        memories.all(),
+        memories.read_all(),
         b"\n".join(p.read_bytes() for p in (home / "memory").rglob("*") if p.is_file()),
         "\n".join(e.fact.text for e in session.all_entries() if isinstance(e.fact, Noted)),
         {e.seq: extract_text(getattr(e.fact, "content", ())) for e in session.all_entries()},
     )
 
 
-def store(home: Path) -> FolderMemories:
+def store(home: Path) -> FolderMemoryStore:
     project = Project("dir-1", str(home))
     return open_memories(TravoisHome(home), project, consent=AUTO, index=None, trusted=True)
 

@@ -21,8 +21,8 @@ from tests.e2e.test_terminal import Screen
 from travois.compose.dreaming import ProjectDreams
 from travois.compose.open_session import Workspace
 from travois.memory.dreaming import lock as night
-from travois.memory.dreaming.lock import Gates
-from travois.memory.memory import Consent, Memory, Put, Scope
+from travois.memory.dreaming.lock import DreamConditions
+from travois.memory.memory import Memory, MemoryConsent, MemoryScope, PutMemory
 from travois.memory.store import open_memories
 from travois.sessions.home import TravoisHome, identify_project
 from travois_lab import Prompt, call, text
@@ -37,20 +37,22 @@ EAGER = ("--settings", '{"memory": {"extract": "off", "dream": {"sessions": 1}}}
 def opened(program: Program) -> ProjectDreams:
     home = TravoisHome(program.home).prepare()
     place = Workspace(home, identify_project(home, str(program.folder)), str(program.folder))
-    auto: dict[Scope, Consent] = {"project": "auto"}
+    auto: dict[MemoryScope, MemoryConsent] = {"project": "auto"}
     memories = open_memories(home, place.project, consent=auto, index=None, trusted=False)
-    return ProjectDreams(place, memories, Gates(sessions=0))
+    return ProjectDreams(place, memories, DreamConditions(sessions=0))
 
 
 def seeded(program: Program) -> Program:
     """Two memories, and a double of the first."""
     put = [Memory("vault", VAULT, "project"), Memory("twin", VAULT, "project")]
-    opened(program).memories.apply([*map(Put, put), Put(Memory("wish", WISH, "feedback"))], why="x")
+    opened(program).memories.apply(
+        [*map(PutMemory, put), PutMemory(Memory("wish", WISH, "feedback"))], why="x"
+    )
     return program
 
 
 def remembered(program: Program) -> dict[str, str]:
-    return {one.name: one.description for one in opened(program).memories.all()}
+    return {one.name: one.description for one in opened(program).memories.read_all()}
 
 
 def changed(program: Program) -> list[str]:
@@ -84,7 +86,7 @@ def started(program: Program, number: int) -> tuple[list[BaseProcess], BinaryIO]
 def last(program: Program) -> None:
     """One more night, which must come to its end."""
     nights = opened(program)
-    mine = nights.claim(night.look(nights.folder))
+    mine = nights.claim(night.read_lock_state(nights.folder))
     assert mine is not None
     assert anyio.run(nights.run, "nobody to ask", mine).state == "completed"
 
@@ -121,7 +123,9 @@ def keep(program: Program, writer: int, tell: int) -> None:
     memories = opened(program).memories
     for number in range(10_000):
         name = f"w{writer}-{os.getpid()}-{number}"
-        memories.apply([Put(Memory(name, f"Host {name} is number {number}", "project"))], why="w")
+        memories.apply(
+            [PutMemory(Memory(name, f"Host {name} is number {number}", "project"))], why="w"
+        )
         os.write(tell, f"{name}\n".encode())
 
 
@@ -129,7 +133,7 @@ def toss(program: Program, writer: int, tell: int) -> None:
     """Dream one night after the other, whenever nobody else does."""
     nights = opened(program)
     while True:
-        if mine := nights.claim(night.look(nights.folder)):
+        if mine := nights.claim(night.read_lock_state(nights.folder)):
             anyio.run(nights.run, "nobody to ask", mine)
 
 

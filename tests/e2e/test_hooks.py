@@ -17,7 +17,7 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Hooked, Result, User
-from travois.hooks.events import EVENTS
+from travois.hooks.events import HOOK_EVENT_NAMES
 
 COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"]
 TURN = ["prompt_id", "turn_id"]
@@ -80,7 +80,7 @@ class House:
 
     def everywhere(self) -> None:
         hook = {"type": "command", "command": str(self.recorder)}
-        self.install({event: [{"hooks": [hook]}] for event in EVENTS})
+        self.install({event: [{"hooks": [hook]}] for event in HOOK_EVENT_NAMES})
 
     def told(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._told.read_text().splitlines()]

@@ -22,9 +22,15 @@ from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Re
 from travois.core.tool_aliases import PARTIAL_ALIASES, TOOL_ALIASES
 from travois.engine.agent import Agent
 from travois.engine.loop import run_turn
-from travois.hooks.config import Hook, Parsed, listening, matching, parse
+from travois.hooks.config import (
+    Hook,
+    ParsedHooks,
+    matches_subject,
+    parse_hooks,
+    select_matching_hooks,
+)
 from travois.hooks.events import (
-    TOOLS,
+    TOOL_EVENT_NAMES,
     ConfigChange,
     CwdChanged,
     InstructionsLoaded,
@@ -37,9 +43,16 @@ from travois.hooks.events import (
     SubagentStart,
     SubagentStop,
 )
-from travois.hooks.fire import fire, notify
-from travois.hooks.output import SILENCE, Around, Heard, Said, merge, understand
-from travois.hooks.run import LocalHooks, Place, Reach, exports
+from travois.hooks.fire import fire_hooks, notify_hooks
+from travois.hooks.output import (
+    NO_DECISION,
+    HookContext,
+    HookDecision,
+    HookResult,
+    interpret_hook_result,
+    merge_decisions,
+)
+from travois.hooks.run import HookEnvironment, HttpHookLimits, LocalHooks, parse_export_lines
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.permissions.rules import ToolUse
@@ -74,7 +87,7 @@ def test_a_file_of_hooks_is_read_and_what_cannot_be_used_spoils_nothing_else() -
         "MoonRise": [{"hooks": [{"type": "command", "command": "c"}]}],
         "SessionEnd": {"hooks": []},
     }
-    assert parse(tree, origin="f") == Parsed(
+    assert parse_hooks(tree, origin="f") == ParsedHooks(
         (
             Hook(
                 "command",
@@ -140,23 +153,23 @@ def test_a_matcher_is_a_list_of_names_or_a_regular_expression(
     matcher: str, tool: str, expected: bool
 ) -> None:
     hook = Hook("command", "x", event="PreToolUse", matcher=matcher)
-    assert matching(hook, tool) is expected
+    assert matches_subject(hook, tool) is expected
 
 
 @pytest.mark.parametrize("name", [name for name in TOOL_ALIASES if name not in PARTIAL_ALIASES])
-@pytest.mark.parametrize("event", sorted(TOOLS))
+@pytest.mark.parametrize("event", sorted(TOOL_EVENT_NAMES))
 def test_a_matcher_with_another_agents_name_means_our_tool(name: str, event: str) -> None:
     hook = Hook("command", "x", event=event, matcher=f"Nothing|{name}")
-    assert matching(hook, TOOL_ALIASES[name].tool)
+    assert matches_subject(hook, TOOL_ALIASES[name].tool)
 
 
 def test_names_of_tools_mean_nothing_else_at_other_events() -> None:
-    assert not matching(Hook("command", "x", event="SubagentStart", matcher="Task"), "Agent")
+    assert not matches_subject(Hook("command", "x", event="SubagentStart", matcher="Task"), "Agent")
 
 
 def test_names_of_failures_hold_no_hyphens_so_such_a_matcher_is_an_expression() -> None:
-    assert matching(Hook("command", "x", event="StopFailure", matcher="a-b"), "xa-bx")
-    assert not matching(Hook("command", "x", event="SessionEnd", matcher="a-b"), "xa-bx")
+    assert matches_subject(Hook("command", "x", event="StopFailure", matcher="a-b"), "xa-bx")
+    assert not matches_subject(Hook("command", "x", event="SessionEnd", matcher="a-b"), "xa-bx")
 
 
 @pytest.mark.parametrize(
@@ -182,15 +195,15 @@ def test_a_condition_is_a_rule_and_one_that_cannot_be_read_holds(
     )
     hook = Hook("command", "x", event="PreToolUse", condition=condition)
     occasion = PreToolUse("Bash", {}, "c1")
-    assert bool(listening((hook,), occasion, use)) is expected
-    assert listening((hook,), occasion, None) == ()
+    assert bool(select_matching_hooks((hook,), occasion, use)) is expected
+    assert select_matching_hooks((hook,), occasion, None) == ()
 
 
 def test_the_same_hook_in_two_files_listens_once() -> None:
     one = Hook("command", "x", event="Stop", origin="a")
     two = Hook("command", "x", event="Stop", origin="b", matcher="*")
     other = Hook("command", "x", event="Stop", timeout=3)
-    assert listening((one, two, other), Stop(False, "", (), ()), None) == (one, other)
+    assert select_matching_hooks((one, two, other), Stop(False, "", (), ()), None) == (one, other)
 
 
 # --- what answers mean ---------------------------------------------------------------------------
@@ -199,92 +212,120 @@ DENY = {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision
 REWRITE = {"hookSpecificOutput": {"updatedInput": {"path": "b"}}}
 MALFORMED = "JSON is malformed: object keys must be strings (byte 1)"
 PRE = "PreToolUse"
-WORDS = Heard(context=("words",))
-REFUSED = Heard(block="no", reason="no")
+WORDS = HookDecision(context=("words",))
+REFUSED = HookDecision(block="no", reason="no")
 
 
-def hears(text: str, event: str = PRE) -> Heard:
-    return Heard(messages=(f"the {event} hook 'x'{text}",))
+def hears(text: str, event: str = PRE) -> HookDecision:
+    return HookDecision(messages=(f"the {event} hook 'x'{text}",))
 
 
 @pytest.mark.parametrize(
     ("event", "answer", "heard", "outcome"),
     [
-        (PRE, Said("words"), SILENCE, "exit 0"),
-        ("UserPromptSubmit", Said(" words\n"), WORDS, "exit 0"),
-        ("SessionStart", Said("words"), WORDS, "exit 0"),
-        (PRE, Said("{}", "why", 2), Heard(block="why"), "blocked: why"),
-        (PRE, Said('{"decision":"approve"}', "why", 2), Heard(block="why"), "blocked: why"),
-        (PRE, Said(json.dumps(DENY)), REFUSED, "blocked: no"),
-        (PRE, Said(json.dumps(DENY), "", 1), REFUSED, "blocked: no"),
-        (PRE, Said('{"decision":"approve"}'), Heard(decision="allow"), "decided: allow"),
-        (PRE, Said(json.dumps(REWRITE)), Heard(input='{"path": "b"}'), "changed the input"),
-        (
-            "PostToolUse",
-            Said('{"hookSpecificOutput":{"updatedToolOutput":"y"}}'),
-            Heard(output='"y"'),
-            "changed the output",
-        ),
-        (PRE, Said("", "oops\nmore", 1), hears(": exit 1: oops"), "exit 1"),
-        (PRE, Said("", "gone", 127), hears(" could not start: gone"), "could not start: gone"),
+        (PRE, HookResult("words"), NO_DECISION, "exit 0"),
+        ("UserPromptSubmit", HookResult(" words\n"), WORDS, "exit 0"),
+        ("SessionStart", HookResult("words"), WORDS, "exit 0"),
+        (PRE, HookResult("{}", "why", 2), HookDecision(block="why"), "blocked: why"),
         (
             PRE,
-            Said("{oops"),
+            HookResult('{"decision":"approve"}', "why", 2),
+            HookDecision(block="why"),
+            "blocked: why",
+        ),
+        (PRE, HookResult(json.dumps(DENY)), REFUSED, "blocked: no"),
+        (PRE, HookResult(json.dumps(DENY), "", 1), REFUSED, "blocked: no"),
+        (
+            PRE,
+            HookResult('{"decision":"approve"}'),
+            HookDecision(decision="allow"),
+            "decided: allow",
+        ),
+        (
+            PRE,
+            HookResult(json.dumps(REWRITE)),
+            HookDecision(input='{"path": "b"}'),
+            "changed the input",
+        ),
+        (
+            "PostToolUse",
+            HookResult('{"hookSpecificOutput":{"updatedToolOutput":"y"}}'),
+            HookDecision(output='"y"'),
+            "changed the output",
+        ),
+        (PRE, HookResult("", "oops\nmore", 1), hears(": exit 1: oops"), "exit 1"),
+        (
+            PRE,
+            HookResult("", "gone", 127),
+            hears(" could not start: gone"),
+            "could not start: gone",
+        ),
+        (
+            PRE,
+            HookResult("{oops"),
             hears(f" printed invalid JSON: {MALFORMED}"),
             f"exit 0, bad JSON: {MALFORMED}",
         ),
-        ("PermissionRequest", Said("", "why", 2), SILENCE, "exit 2: why"),
-        ("SessionStart", Said("", "why", 2), Heard(messages=("why",)), "exit 2: why"),
-        ("Notification", Said("", "why", 2), SILENCE, "exit 2: why"),
+        ("PermissionRequest", HookResult("", "why", 2), NO_DECISION, "exit 2: why"),
+        ("SessionStart", HookResult("", "why", 2), HookDecision(messages=("why",)), "exit 2: why"),
+        ("Notification", HookResult("", "why", 2), NO_DECISION, "exit 2: why"),
         (
             "Stop",
-            Said('{"decision":"block","reason":"go on"}'),
-            Heard(block="go on", reason="go on"),
+            HookResult('{"decision":"block","reason":"go on"}'),
+            HookDecision(block="go on", reason="go on"),
             "blocked: go on",
         ),
         (
             "Stop",
-            Said('{"continue":false,"stopReason":"enough","systemMessage":"m"}'),
-            Heard(stop="enough", messages=("m",)),
+            HookResult('{"continue":false,"stopReason":"enough","systemMessage":"m"}'),
+            HookDecision(stop="enough", messages=("m",)),
             "stopped: enough",
         ),
-        ("Stop", Said(failure="timed out"), hears(": timed out", "Stop"), "timed out"),
+        ("Stop", HookResult(failure="timed out"), hears(": timed out", "Stop"), "timed out"),
     ],
 )
 def test_what_a_hook_says_and_how_it_ends_decide(
-    event: str, answer: Said, heard: Heard, outcome: str
+    event: str, answer: HookResult, heard: HookDecision, outcome: str
 ) -> None:
-    assert understand(Hook("command", "x", event=event), answer) == (heard, outcome)
+    assert interpret_hook_result(Hook("command", "x", event=event), answer) == (heard, outcome)
 
 
 @pytest.mark.parametrize(
-    "answer", [Said(status=1), Said(status=127), Said(failure="timed out after 1 s")]
+    "answer",
+    [HookResult(status=1), HookResult(status=127), HookResult(failure="timed out after 1 s")],
 )
-def test_a_hook_that_must_not_fail_closes_the_gate(answer: Said) -> None:
-    shut = understand(Hook("command", "x", event="PreToolUse", on_failure="block"), answer)[0]
+def test_a_hook_that_must_not_fail_closes_the_gate(answer: HookResult) -> None:
+    shut = interpret_hook_result(
+        Hook("command", "x", event="PreToolUse", on_failure="block"), answer
+    )[0]
     assert shut.block == shut.messages[0] != ""
-    told = understand(Hook("command", "x", event="SessionEnd", on_failure="block"), answer)[0]
+    told = interpret_hook_result(
+        Hook("command", "x", event="SessionEnd", on_failure="block"), answer
+    )[0]
     assert told.block == ""
 
 
 def test_of_many_answers_the_strictest_wins_and_all_words_are_kept() -> None:
     many = (
-        Heard(decision="allow", reason="a", input="1", context=("x",)),
-        Heard(decision="ask", reason="b", input="2", messages=("m",)),
-        Heard(context=("y",), block="p"),
-        Heard(block="q", stop="s"),
+        HookDecision(decision="allow", reason="a", input="1", context=("x",)),
+        HookDecision(decision="ask", reason="b", input="2", messages=("m",)),
+        HookDecision(context=("y",), block="p"),
+        HookDecision(block="q", stop="s"),
     )
-    assert merge(many) == Heard(
+    assert merge_decisions(many) == HookDecision(
         block="p\nq", decision="ask", reason="b", input="1", context=("x", "y"), messages=("m",),
         stop="s",
     )  # fmt: skip
-    assert merge((Heard(decision="defer"), Heard(decision="ask"))).decision == "defer"
-    assert merge(()) == SILENCE
+    assert (
+        merge_decisions((HookDecision(decision="defer"), HookDecision(decision="ask"))).decision
+        == "defer"
+    )
+    assert merge_decisions(()) == NO_DECISION
 
 
 def test_exports_are_read_and_never_run() -> None:
     text = 'export A=1 B=\'$HOME x\'\n# note\nPATH="/opt:$PATH"\n$(touch x)\nexport C="$A$B"\n\'\n'
-    assert dict(exports(text, {"PATH": "/bin", "HOME": "/h"})) == {
+    assert dict(parse_export_lines(text, {"PATH": "/bin", "HOME": "/h"})) == {
         "A": "1", "B": "$HOME x", "PATH": "/opt:/bin", "C": "1$HOME x",
     }  # fmt: skip
 
@@ -301,12 +342,14 @@ class Workshop:
         self.kept = folder / "kept"
         self.kept.mkdir()
 
-    def hooks(self, tree: Tree, *, reach: Reach | None = None) -> LocalHooks:
-        parsed = parse(tree, origin="test")
+    def hooks(self, tree: Tree, *, reach: HttpHookLimits | None = None) -> LocalHooks:
+        parsed = parse_hooks(tree, origin="test")
         assert parsed.notices == ()
         root = str(self.folder.resolve())
-        place = Place("s1", "/log.jsonl", root, self.kept)
-        return LocalHooks(parsed.hooks, LocalProcesses(), place=place, reach=reach or Reach())
+        place = HookEnvironment("s1", "/log.jsonl", root, self.kept)
+        return LocalHooks(
+            parsed.hooks, LocalProcesses(), place=place, reach=reach or HttpHookLimits()
+        )
 
     def recorder(self, then: str = "") -> Tree:
         """A hook that keeps what it is told, and then does as it is asked."""
@@ -340,7 +383,7 @@ def shop(tmp_path: Path) -> Workshop:
 
 READ = small("Read")
 WRITE = small("Write", kind="write")
-AT = Around("/", "default")
+AT = HookContext("/", "default")
 
 
 def reader(shop: Workshop, tree: Tree, *lines: Any, **more: Any) -> Agent:
@@ -496,7 +539,7 @@ def test_nobody_waits_for_a_hook_in_the_background(shop: Workshop) -> None:
         with anyio.fail_after(300):
             while not facts(one, Hooked):
                 await anyio.sleep(0.02)
-                await notify(one, "idle_prompt", "nothing")
+                await notify_hooks(one, "idle_prompt", "nothing")
 
     anyio.run(main)
     assert outcomes(one) == [("PreToolUse", "exit 0")]
@@ -507,9 +550,9 @@ def test_a_hook_in_the_background_is_ended_when_its_time_is_over(shop: Workshop)
     hooks = shop.hooks(on("Notification", command("sleep 600", timeout=0.1)))
     runs: list[Hooked] = []
 
-    async def main() -> Heard:
+    async def main() -> HookDecision:
         bell = Notification("look", "permission_prompt")
-        assert await hooks.fire(bell, AT, record=runs.append) == SILENCE
+        assert await hooks.fire(bell, AT, record=runs.append) == NO_DECISION
         assert runs == []
         await anyio.sleep(0.2)
         return await hooks.fire(Stop(False, "", (), ()), AT, record=runs.append)
@@ -806,7 +849,7 @@ def test_variables_of_a_hook_reach_later_commands_and_survive_resuming(shop: Wor
     prompt(one)
 
     async def main() -> None:
-        await fire(one, SessionStart("startup"))
+        await fire_hooks(one, SessionStart("startup"))
         assert await run_turn(one) == "end"
         await one.world.processes.aclose()  # type: ignore[attr-defined]
 
@@ -837,7 +880,7 @@ def test_events_without_a_subsystem_can_be_told_all_the_same(shop: Workshop) -> 
 
     async def main() -> None:
         for occasion in occasions:
-            await fire(one, occasion)
+            await fire_hooks(one, occasion)
 
     anyio.run(main)
     common = {
@@ -953,7 +996,7 @@ def test_a_server_that_is_not_there_is_reported(shop: Workshop) -> None:
 def test_only_urls_that_settings_name_are_sent_to(shop: Workshop) -> None:
     with serving() as (url, got):
         tree = on("PreToolUse", post(f"{url}/deny"))
-        reach = Reach(urls=("https://hooks.example.com/*",))
+        reach = HttpHookLimits(urls=("https://hooks.example.com/*",))
         one = agent(
             shop.folder, call("Read", path="a"), say("done"), tools=(READ,),
             hooks=shop.hooks(tree, reach=reach),
@@ -961,7 +1004,7 @@ def test_only_urls_that_settings_name_are_sent_to(shop: Workshop) -> None:
         assert play(one) == "end"
         assert got == []
         assert results(one) == ["saw a"]
-        named = Reach(urls=("http://127.0.0.1:*",), variables=())
+        named = HttpHookLimits(urls=("http://127.0.0.1:*",), variables=())
         two = agent(
             shop.folder, call("Read", path="a"), say("done"), tools=(READ,),
             hooks=shop.hooks(tree, reach=named),
@@ -974,7 +1017,7 @@ def test_an_agent_without_hooks_is_heard_by_nobody(shop: Workshop) -> None:
     one = agent(shop.folder, call("Read", path="a"), say("done"), tools=(READ,))
     assert play(one) == "end"
     assert (facts(one, Hooked, Noted), notes(one)) == ([], [])
-    assert anyio.run(fire, one, Stop(False, "", (), ())) is SILENCE
+    assert anyio.run(fire_hooks, one, Stop(False, "", (), ())) is NO_DECISION
 
 
 def test_half_a_character_still_reaches_a_hook(shop: Workshop) -> None:

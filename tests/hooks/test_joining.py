@@ -12,9 +12,9 @@ import pytest
 
 from travois import Options, Session
 from travois.core.facts import Hooked
-from travois.hooks.config import Hook, listening, parse
+from travois.hooks.config import Hook, parse_hooks, select_matching_hooks
 from travois.hooks.events import Stop, SubagentStop
-from travois.hooks.fire import fire, join
+from travois.hooks.fire import add_hooks, fire_hooks
 from travois.testing import Scripted, say
 
 STOP: dict[str, Any] = {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}
@@ -37,7 +37,7 @@ def runs(options: Options, *trees: dict[str, Any], effort: str = "") -> list[str
             agent = session.crew.agent
             session.exert(effort)
             for tree in trees:
-                join(agent, tree, origin="a skill")
+                add_hooks(agent, tree, origin="a skill")
             await session.ask("go")
             facts = [entry.fact for entry in agent.session.history()]
             return [fact.event for fact in facts if isinstance(fact, Hooked)]
@@ -58,12 +58,12 @@ def test_where_hooks_are_switched_off_none_can_join(options: Options) -> None:
 
 
 def test_hooks_of_a_child_hear_of_it_alone_and_of_its_stop_as_of_a_childs() -> None:
-    (hook,) = parse(STOP, origin="a file", whose="a1").hooks
+    (hook,) = parse_hooks(STOP, origin="a file", whose="a1").hooks
     assert hook == Hook("command", "true", event="SubagentStop", origin="a file", whose="a1")
     end = SubagentStop("a1", "general", "", stop_hook_active=False)
-    assert listening((hook,), end, None, whose="a1") == (hook,)
-    assert listening((hook,), end, None, whose="a2") == ()
-    assert listening((hook,), Stop(False, "", (), ()), None) == ()
+    assert select_matching_hooks((hook,), end, None, whose="a1") == (hook,)
+    assert select_matching_hooks((hook,), end, None, whose="a2") == ()
+    assert select_matching_hooks((hook,), Stop(False, "", (), ()), None) == ()
 
 
 def test_a_hook_of_a_plugin_knows_its_folders_and_every_hook_how_much_is_thought(
@@ -86,7 +86,7 @@ def test_nobody_hears_anything_where_nobody_listens(options: Options) -> None:
     async def main() -> None:
         async with Session(options, model=Scripted(say("done"))) as session:
             assert session.crew.agent.hooks.active is None
-            heard = await fire(session.crew.agent, Stop(False, "", (), ()))
+            heard = await fire_hooks(session.crew.agent, Stop(False, "", (), ()))
             assert heard.messages == ()
 
     anyio.run(main)

@@ -22,9 +22,9 @@ from travois.core.errors import UserError
 from travois.core.facts import Result, User
 from travois.headless import codex_json as codex
 from travois.headless.stream_json import StreamJsonWriter, TurnTally
-from travois.hooks.fire import remind
+from travois.hooks.fire import on_idle
 from travois.ports.world import ActivityShown, TerminalSignal
-from travois.skills.command_text import parse
+from travois.skills.command_text import parse_command
 from travois.testing import Scripted, call, say
 
 Main = Callable[[Session], Awaitable[None]]
@@ -166,7 +166,7 @@ def test_a_session_that_goes_on_is_told_how_it_stands(ground: Ground) -> None:
 
 
 def test_a_command_of_the_users_own_can_be_kept_from_becoming_a_prompt(ground: Ground) -> None:
-    ship = parse("ship", "Ship $ARGUMENTS.", origin="/c/ship.md")
+    ship = parse_command("ship", "Ship $ARGUMENTS.", origin="/c/ship.md")
 
     async def main(session: Session) -> None:
         with pytest.raises(UserError, match="/ship was not run") as fault:
@@ -229,9 +229,9 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
 def test_a_person_is_reminded_only_after_something_was_said(ground: Ground) -> None:
     async def main(session: Session) -> None:
         agent = session.crew.agent
-        await remind(agent, after=0.0)
+        await on_idle(agent, after=0.0)
         await session.ask("go")
-        await remind(agent, after=0.0)
+        await on_idle(agent, after=0.0)
         while not ground.heard():  # noqa: ASYNC110 - another process writes it
             await anyio.sleep(0.02)
 

@@ -17,14 +17,14 @@ from travois.mcp import config as mcp
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions, decide_permission
 from travois.permissions.rules import ToolUse
-from travois.prompt.instruction_files import Library, Places
+from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.sources import SettingsPlaces
-from travois.skills.command_files import commands
+from travois.skills.command_files import load_commands
 from travois.skills.skill_files import DiskSkills
-from travois.skills.skill_files import Places as Shelves
+from travois.skills.skill_files import SkillPlaces as Shelves
 
 Plan = Callable[[ImportPlan, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {
@@ -129,7 +129,7 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
         "review": ("anthropic/claude-opus-5-5", (*edits, "Bash")),
         "tester": ("", ()),
     }
-    known, _ = commands(home, root, root, environ=environ)
+    known, _ = load_commands(home, root, root, environ=environ)
     assert {one.name: one.body for one in known.values()} == {
         "git:sync": "Pull and push $ARGUMENTS",
         "lint": "Lint $1",
@@ -141,9 +141,10 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
     ).load_always()
     assert [one.name for one in skills.skills] == ["pdf", "lint"]
     assert (home.path / "skills/pdf/run.sh").stat().st_mode & 0o777 == 0o700
-    places = Places(root, root, own=str(home.path), etc=person / "etc")
+    places = InstructionPlaces(root, root, own=str(home.path), etc=person / "etc")
     texts = [
-        one.text.strip() for one in Library(places, hidden=lambda _: False).load_always().files
+        one.text.strip()
+        for one in InstructionLibrary(places, hidden=lambda _: False).load_always().files
     ]
     assert texts == [
         "Be brief. See @style.md",

@@ -16,8 +16,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois.hooks.events import AnyOccasion
-from travois.hooks.output import SILENCE, Heard
+from travois.hooks.events import AnyHookEvent
+from travois.hooks.output import NO_DECISION, HookDecision
 from travois.mcp import connection
 from travois.mcp.connection import McpConnection, McpHost
 from travois.mcp.oauth import TokenStore
@@ -45,8 +45,8 @@ class Someone:
     def progress(self, text: str) -> None:
         self.seen.append(text)
 
-    async def hear(self, occasion: AnyOccasion) -> Heard:
-        return SILENCE
+    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+        return NO_DECISION
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         self.asked += choices

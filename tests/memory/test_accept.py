@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
-from travois.memory.accept import Ground, weigh, weigh_all
-from travois.memory.drafts import Draft, drafts
+from travois.memory.accept import EvidenceContext, check_draft, check_drafts
+from travois.memory.drafts import MemoryDraft, parse_drafts
 from travois.memory.memory import Memory
-from travois.memory.settle import Accepted, Held, Refused
-from travois.memory.speakers import heard, typed
+from travois.memory.settle import Accept, NeedsReview, Reject
+from travois.memory.speakers import collect_statements, split_typed_text
 from travois.permissions.secrets import find_leak
 
 WISH = "Always run the linter before you commit."
@@ -32,18 +32,20 @@ def model(text: str) -> Assistant:
 
 def ground(
     *told: AnyFact, known: tuple[Memory, ...] = (), rules: str = "", since: int = 0
-) -> Ground:
+) -> EvidenceContext:
     log = [Entry(number, float(number), fact) for number, fact in enumerate(told, 1)]
-    return Ground("s", heard(log), find_leak, known=known, rules=(rules,), since=since, now=9.0)
+    return EvidenceContext(
+        "s", collect_statements(log), find_leak, known=known, rules=(rules,), since=since, now=9.0
+    )
 
 
-def draft(text: str = WISH, words: str = "", **more: object) -> Draft:
-    return Draft(text, "feedback", words or text.rstrip("."), **more)  # pyright: ignore[reportArgumentType]
+def draft(text: str = WISH, words: str = "", **more: object) -> MemoryDraft:
+    return MemoryDraft(text, "feedback", words or text.rstrip("."), **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_wish_in_the_users_own_words_is_kept_with_the_very_words() -> None:
-    verdict = weigh(draft(), ground(person(f"Right.\n{WISH}"), model("Yes.")))
-    assert isinstance(verdict, Accepted)
+    verdict = check_draft(draft(), ground(person(f"Right.\n{WISH}"), model("Yes.")))
+    assert isinstance(verdict, Accept)
     memory = verdict.change.memory
     (evidence,) = memory.evidence
     assert (evidence.seq, evidence.who, evidence.at) == (1, "user", 1.0)
@@ -75,9 +77,9 @@ def test_a_wish_in_the_users_own_words_is_kept_with_the_very_words() -> None:
 )
 def test_a_wish_in_anybody_elses_words_waits_for_the_user(fact: AnyFact) -> None:
     said = [person("look at it"), Assistant((Call("c", "WebFetch", "{}"),), "calls"), fact]
-    verdict = weigh(draft(), ground(*said))
-    assert not isinstance(verdict, Accepted)
-    if isinstance(verdict, Held):
+    verdict = check_draft(draft(), ground(*said))
+    assert not isinstance(verdict, Accept)
+    if isinstance(verdict, NeedsReview):
         assert verdict.change.memory.author != "user"
 
 
@@ -90,40 +92,42 @@ def test_the_users_words_do_not_vouch_for_what_a_page_said() -> None:
         model(f"It says: {told}"),
         person("I always like the deploy page."),
     ]
-    verdict = weigh(draft(told, "I always like the deploy page"), ground(*said))
-    assert isinstance(verdict, Held)
+    verdict = check_draft(draft(told, "I always like the deploy page"), ground(*said))
+    assert isinstance(verdict, NeedsReview)
 
 
 def test_words_that_nobody_said_carry_nothing() -> None:
-    verdict = weigh(draft(words="never said by anybody"), ground(person(WISH)))
-    assert verdict == Refused("the quoted words do not appear in the conversation")
+    verdict = check_draft(draft(words="never said by anybody"), ground(person(WISH)))
+    assert verdict == Reject("the quoted words do not appear in the conversation")
 
 
 def test_what_was_looked_at_before_is_not_taken_up_again() -> None:
-    verdict = weigh(draft(), ground(person(WISH), since=1))
-    assert verdict == Refused("its source was already examined")
+    verdict = check_draft(draft(), ground(person(WISH), since=1))
+    assert verdict == Reject("its source was already examined")
 
 
 def test_what_an_instruction_file_says_is_not_remembered() -> None:
-    verdict = weigh(draft(), ground(person(WISH), rules="- Run the linter before every commit.\n"))
-    assert isinstance(verdict, Refused)
+    verdict = check_draft(
+        draft(), ground(person(WISH), rules="- Run the linter before every commit.\n")
+    )
+    assert isinstance(verdict, Reject)
 
 
 def test_a_reason_is_kept_only_if_it_was_given() -> None:
     said = person(f"{WISH} The last release broke because nobody did.")
-    given_ = weigh(draft(why="The last release broke because nobody did."), ground(said))
-    made_up = weigh(draft(why="The auditors in Geneva demand it."), ground(said))
-    assert isinstance(given_, Accepted)
-    assert isinstance(made_up, Accepted)
+    given_ = check_draft(draft(why="The last release broke because nobody did."), ground(said))
+    made_up = check_draft(draft(why="The auditors in Geneva demand it."), ground(said))
+    assert isinstance(given_, Accept)
+    assert isinstance(made_up, Accept)
     assert given_.change.memory.body.endswith("Why: The last release broke because nobody did.")
     assert made_up.change.memory.body == WISH
 
 
 def test_the_second_of_two_drafts_that_say_the_same_adds_to_the_first() -> None:
     said = ground(person(WISH), person("again: always run the linter before you commit!"))
-    first, second = weigh_all([draft(), draft("Run the linter before each commit.", WISH)], said)
-    assert isinstance(first, Accepted)
-    assert isinstance(second, Accepted)
+    first, second = check_drafts([draft(), draft("Run the linter before each commit.", WISH)], said)
+    assert isinstance(first, Accept)
+    assert isinstance(second, Accept)
     assert second.change.memory.name == first.change.memory.name
 
 
@@ -131,16 +135,16 @@ def test_a_later_word_of_the_users_takes_the_place_of_an_earlier_one() -> None:
     old = Memory("tabs", "Use tabs for indentation.", "feedback", "Use tabs for indentation.")
     said = person("From now on, use spaces for indentation.")
     change = draft("Use spaces for indentation.", "use spaces for indentation")
-    verdict = weigh(change, ground(said, known=(old,)))
-    assert isinstance(verdict, Accepted)
+    verdict = check_draft(change, ground(said, known=(old,)))
+    assert isinstance(verdict, Accept)
     assert (verdict.change.memory.name, verdict.change.memory.body) == ("tabs", change.text)
 
 
 def test_a_reply_that_is_no_list_of_drafts_brings_none() -> None:
     for reply in ("", "nothing", "[", '{"text": 1}', '[{"text": 7}]', "[[[]]]", "\ud800[1]"):
-        assert drafts(reply) == ()
+        assert parse_drafts(reply) == ()
     fenced = 'Here:\n```json\n[{"text": "a b", "words": "a b"}, {"type": "x"}]\n```'
-    assert drafts(fenced) == (Draft("a b", words="a b"),)
+    assert parse_drafts(fenced) == (MemoryDraft("a b", words="a b"),)
 
 
 # --- whatever is said -----------------------------------------------------------------------------
@@ -162,7 +166,7 @@ def test_no_draft_is_kept_whose_words_are_in_a_note_of_ours(
 ) -> None:
     for ours in (note(f"<memories>\n{text}\n</memories>"), Compacted(1, 1, (Text(text),), "model")):
         told = [*said[:at], ours, *said[at:], person(f"remember: {text}")]
-        assert isinstance(weigh(draft(text), ground(*told)), Refused)
+        assert isinstance(check_draft(draft(text), ground(*told)), Reject)
 
 
 @settings(max_examples=150)
@@ -172,7 +176,7 @@ def test_what_has_nothing_to_do_with_it_may_stand_in_any_order(
 ) -> None:
     def verdict(order: list[str]) -> object:
         unrelated = [model(f"Look: {one}.") for one in order]
-        found = weigh(draft(text), ground(*said, *unrelated))
+        found = check_draft(draft(text), ground(*said, *unrelated))
         return type(found), getattr(found, "why", "")
 
     assert verdict(others) == verdict(sorted(others))
@@ -183,8 +187,8 @@ def test_what_has_nothing_to_do_with_it_may_stand_in_any_order(
 def test_what_is_kept_rests_on_words_that_stand_in_its_entry(
     said: list[AnyFact], text: str
 ) -> None:
-    verdict = weigh(draft(text), ground(*said))
-    if isinstance(verdict, Accepted | Held):
+    verdict = check_draft(draft(text), ground(*said))
+    if isinstance(verdict, Accept | NeedsReview):
         for evidence in verdict.change.memory.evidence:
             fact = said[evidence.seq - 1]
             assert isinstance(fact, User | Assistant)
@@ -193,5 +197,5 @@ def test_what_is_kept_rests_on_words_that_stand_in_its_entry(
 
 @given(st.text(alphabet='ab \n>`"<:x/', max_size=80))
 def test_every_word_of_a_message_is_somebodys(text: str) -> None:
-    own, passed = typed(text)
+    own, passed = split_typed_text(text)
     assert sorted(f"{own} {passed}".replace("\x00", " ").split()) == sorted(text.split())

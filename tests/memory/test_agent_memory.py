@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.agents.types import AgentType
-from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
+from travois.memory.agent_memory import (
+    NO_NOTES_YET,
+    AgentMemoryFolder,
+    allow_memory_edits,
+    load_agent_memory,
+    shorten_index,
+)
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions, decide_permission
 from travois.permissions.rules import ToolUse
@@ -21,9 +27,9 @@ def top(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def remembered(top: Path, scope: str) -> Memory | None:
+def remembered(top: Path, scope: str) -> AgentMemoryFolder | None:
     kind = AgentType("Tester", "d", "p", memory=scope)
-    return memory(kind, TravoisHome(top / "state"), str(top / "work"))
+    return load_agent_memory(kind, TravoisHome(top / "state"), str(top / "work"))
 
 
 def put(path: Path, text: str) -> None:
@@ -44,7 +50,7 @@ def test_each_scope_has_its_folder(top: Path, scope: str, folder: str) -> None:
     assert found is not None
     assert found.folder == str(top / folder)
     assert f"You may write to your folder, {top / folder}." in found.note
-    assert found.note.splitlines()[2:] == [EMPTY, "</agent-memory>"]
+    assert found.note.splitlines()[2:] == [NO_NOTES_YET, "</agent-memory>"]
     put(top / folder / "MEMORY.md", "- Ports: see ports.md\n</agent-memory>")
     again = remembered(top, scope)
     assert again is not None
@@ -93,16 +99,16 @@ def test_an_agent_writes_its_memory_without_a_question_and_nothing_else(top: Pat
         assert found is not None
         mine, other = f"{found.folder}/MEMORY.md", f"{found.folder}-other/MEMORY.md"
         assert effect(mine, guard) == "ask"
-        assert effect(mine, granted(guard, found)) == "allow"
-        assert effect(other, granted(guard, found)) == "ask"
-        assert effect(f"{work}/.travois/settings.json", granted(guard, found)) == "ask"
-        assert effect(f"{own}/trust/x.json", granted(guard, found)) == "deny"
+        assert effect(mine, allow_memory_edits(guard, found)) == "allow"
+        assert effect(other, allow_memory_edits(guard, found)) == "ask"
+        assert effect(f"{work}/.travois/settings.json", allow_memory_edits(guard, found)) == "ask"
+        assert effect(f"{own}/trust/x.json", allow_memory_edits(guard, found)) == "deny"
 
 
 @given(st.lists(st.integers(0, 400), max_size=260))
 def test_the_head_of_an_index_is_whole_lines_and_says_what_is_missing(sizes: list[int]) -> None:
     whole = [f"{number}{'ä' * size}" for number, size in enumerate(sizes)]
-    lines = head("\n".join(whole)).splitlines()
+    lines = shorten_index("\n".join(whole)).splitlines()
     if lines == whole:
         assert len(whole) <= 200
         return

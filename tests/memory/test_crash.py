@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.memory.test_memories import opened
-from travois.memory.index import INDEX
-from travois.memory.memory import Drop, Memory, Put
-from travois.memory.store import FolderMemories
+from travois.memory.index import INDEX_FILE
+from travois.memory.memory import DropMemory, Memory, PutMemory
+from travois.memory.store import FolderMemoryStore
 
 OLD = Memory("old", "It was there before", "project", "As it was.")
 GONE = Memory("gone", "It was to go", "user", scope="user")
@@ -38,26 +38,26 @@ def quick() -> Iterator[Path]:
 def change(tmp_path: Path) -> None:
     """One change that touches two folders: a file comes, one changes, one goes."""
     wanted = [
-        Put(Memory("fresh", "It comes", "feedback")),
-        Put(Memory("old", "It is otherwise", "project", "As it is.")),
-        Drop("gone", "user"),
+        PutMemory(Memory("fresh", "It comes", "feedback")),
+        PutMemory(Memory("old", "It is otherwise", "project", "As it is.")),
+        DropMemory("gone", "user"),
     ]
     opened(tmp_path).apply(wanted, why="a night")
 
 
-def state(memories: FolderMemories) -> dict[str, str]:
-    return {memory.name: memory.body for memory in memories.all()}
+def state(memories: FolderMemoryStore) -> dict[str, str]:
+    return {memory.name: memory.body for memory in memories.read_all()}
 
 
-def whole(memories: FolderMemories) -> None:
+def whole(memories: FolderMemoryStore) -> None:
     """The index tells what is there, and no half-written file lies about."""
     for folder in memories.folders().values():
         files = {path.name for path in folder.glob("*") if path.is_file()}
         names = {path.stem for path in folder.glob("[!.]*.md")} - {"MEMORY"}
-        assert files == {f"{name}.md" for name in names} | ({INDEX} if names else set())
-        lines = (folder / INDEX).read_text().splitlines() if names else []
+        assert files == {f"{name}.md" for name in names} | ({INDEX_FILE} if names else set())
+        lines = (folder / INDEX_FILE).read_text().splitlines() if names else []
         assert [line.partition("]")[0][3:] for line in lines] == sorted(names)
-    assert memories.flaws() == []
+    assert memories.find_flaws() == []
 
 
 def dying(act: Callable[[], object], *, at: int) -> bool:
@@ -102,13 +102,13 @@ def test_a_process_that_dies_at_any_step_has_changed_all_or_nothing(quick: Path)
     lived = False
     while not lived:
         folder = quick / str(len(seen))
-        opened(folder).apply([Put(OLD), Put(GONE)], why="first")
+        opened(folder).apply([PutMemory(OLD), PutMemory(GONE)], why="first")
         lived = dying(partial(change, folder), at=len(seen))
         if len(seen) % 3 == 0:
-            dying(opened(folder).all, at=len(seen) // 3)  # whoever mends it may die, too
+            dying(opened(folder).read_all, at=len(seen) // 3)  # whoever mends it may die, too
         again = opened(folder)
         seen.append(state(again))
-        again.apply([Put(Memory("later", "Life goes on", "project"))], why="next")
+        again.apply([PutMemory(Memory("later", "Life goes on", "project"))], why="next")
         whole(again)
     assert len(seen) > 50
     assert seen == [BEFORE] * seen.count(BEFORE) + [AFTER] * seen.count(AFTER)
@@ -118,7 +118,7 @@ def test_a_process_that_dies_at_any_step_has_changed_all_or_nothing(quick: Path)
 def test_a_process_that_dies_while_undoing_has_undone_all_or_nothing(quick: Path) -> None:
     for at in range(0, 60, 4):
         folder = quick / str(at)
-        opened(folder).apply([Put(OLD), Put(GONE)], why="first")
+        opened(folder).apply([PutMemory(OLD), PutMemory(GONE)], why="first")
         change(folder)
         dying(opened(folder).undo, at=at)
         again = opened(folder)
@@ -134,7 +134,9 @@ def writing(tmp_path: Path, writer: int, tell: int) -> None:
     memories = opened(tmp_path)
     for number in range(10_000):
         name = f"w{writer}-{os.getpid()}-{number}"
-        memories.apply([Put(Memory(name, f"By {writer}", "project", f"Body of {name}"))], why="w")
+        memories.apply(
+            [PutMemory(Memory(name, f"By {writer}", "project", f"Body of {name}"))], why="w"
+        )
         os.write(tell, f"{name}\n".encode())
 
 
@@ -168,7 +170,7 @@ def test_twenty_processes_that_are_killed_lose_nothing_that_was_kept(quick: Path
     assert kept == list(dict.fromkeys(kept))
     assert set(kept) <= set(found)
     assert all(body == f"Body of {name}" for name, body in found.items())
-    memories.apply([Put(OLD)], why="last")
-    assert memories.flaws() == []
+    memories.apply([PutMemory(OLD)], why="last")
+    assert memories.find_flaws() == []
     history = [one.files[0].file for one in memories.history(100_000)]
     assert sorted(history) == sorted(f"{name}.md" for name in (*found, "old"))

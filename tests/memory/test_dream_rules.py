@@ -10,21 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from travois.core.tokens import estimate_tokens
-from travois.memory.dates import dated
+from travois.memory.dates import date_memory
 from travois.memory.dreaming.rules import (
-    Operation,
-    Passage,
-    Step,
-    Topic,
-    changes,
-    judged,
-    keyed,
-    operations,
-    ruled,
-    told,
-    topics,
+    DreamOperation,
+    DreamStep,
+    MemoryTopic,
+    UserPassage,
+    check_operation,
+    diff_memories,
+    index_by_key,
+    parse_operations,
+    plan_rule_steps,
+    render_topic,
+    split_into_topics,
 )
-from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
+from travois.memory.memory import DropMemory, Evidence, FileAnchor, Memory, PutMemory
 
 DAY = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 
@@ -37,14 +37,14 @@ def memory(name: str, body: str, *, at: float = DAY, **more: Any) -> Memory:
 
 
 def after(*memories: Memory) -> dict[str, Memory]:
-    state = keyed(memories)
-    for step in ruled(state):
-        step.make(state)
+    state = index_by_key(memories)
+    for step in plan_rule_steps(state):
+        step.apply(state)
     return state
 
 
 def whys(*memories: Memory) -> list[str]:
-    return [step.why for step in ruled(keyed(memories))]
+    return [step.why for step in plan_rule_steps(index_by_key(memories))]
 
 
 DEPLOY = memory("deploy", "Backups are taken with make vault from the archive branch")
@@ -130,21 +130,21 @@ def test_a_time_told_from_the_day_of_speaking_becomes_a_date(said: str, kept: st
         "The audit": "The audit was in 2026-09, the last one in 2023",
     }
     wanted = kept or next(text for start, text in expected.items() if said.startswith(start))
-    assert dated(memory("a", said)).body == wanted
-    assert dated(replace(memory("a", said), evidence=())).body == said
+    assert date_memory(memory("a", said)).body == wanted
+    assert date_memory(replace(memory("a", said), evidence=())).body == said
 
 
 def test_how_somebody_wants_things_done_keeps_its_words() -> None:
     wish = memory("a", "Leave out what I said yesterday", type="feedback")
-    assert dated(wish) == wish
+    assert date_memory(wish) == wish
 
 
 def test_what_changed_is_put_and_what_went_is_dropped() -> None:
     other = memory("other", "Something else entirely")
     later = replace(DEPLOY, verified=DAY)
-    assert changes(keyed((DEPLOY, other)), keyed((later,)), why="a night") == (
-        Put(later),
-        Drop("other", "project", "a night"),
+    assert diff_memories(index_by_key((DEPLOY, other)), index_by_key((later,)), why="a night") == (
+        PutMemory(later),
+        DropMemory("other", "project", "a night"),
     )
 
 
@@ -156,25 +156,27 @@ def test_ten_thousand_memories_need_no_fifty_million_comparisons() -> None:
     assert whys(*many, twin) == ["project/twin duplicates project/m7"]
 
 
-PASSAGE = Passage("s9", 4, DAY + 99, "Backups no longer come from make vault, use `just vault` now")
+PASSAGE = UserPassage(
+    "s9", 4, DAY + 99, "Backups no longer come from make vault, use `just vault` now"
+)
 
 
-def topic(*memories: Memory, drifted: dict[str, tuple[str, ...]] | None = None) -> Topic:
-    return Topic(memories, {"p1": PASSAGE}, drifted or {})
+def topic(*memories: Memory, drifted: dict[str, tuple[str, ...]] | None = None) -> MemoryTopic:
+    return MemoryTopic(memories, {"p1": PASSAGE}, drifted or {})
 
 
-def verdict(operation: Operation, *memories: Memory, **more: Any) -> Step | str:
-    return judged(operation, keyed(memories), topic(*memories, **more))
+def verdict(operation: DreamOperation, *memories: Memory, **more: Any) -> DreamStep | str:
+    return check_operation(operation, index_by_key(memories), topic(*memories, **more))
 
 
 def test_the_users_newer_words_drop_a_memory() -> None:
-    wanted = Operation(
+    wanted = DreamOperation(
         "drop", ("project/deploy",), passage="p1", words="Backups no longer come from make vault"
     )
     why = "project/deploy no longer holds: "
-    assert verdict(wanted, DEPLOY) == Step(why, drop=("project/deploy",))
+    assert verdict(wanted, DEPLOY) == DreamStep(why, drop=("project/deploy",))
     aside = replace(wanted, words="use `just vault` now")
-    assert verdict(aside, DEPLOY) == Step(why, drop=("project/deploy",), held=True)
+    assert verdict(aside, DEPLOY) == DreamStep(why, drop=("project/deploy",), held=True)
     assert verdict(replace(wanted, words="we stopped saving"), DEPLOY) == (
         "the quoted words are not in that passage"
     )
@@ -185,22 +187,25 @@ def test_the_users_newer_words_drop_a_memory() -> None:
 
 
 def test_files_that_changed_drop_what_a_tool_said_and_nothing_of_the_user() -> None:
-    tool = replace(DEPLOY, author="tool", anchors=(Anchor("Makefile", "0"),))
-    wanted = Operation("drop", ("project/deploy",), why="the target is gone")
+    tool = replace(DEPLOY, author="tool", anchors=(FileAnchor("Makefile", "0"),))
+    wanted = DreamOperation("drop", ("project/deploy",), why="the target is gone")
     drifted = {"project/deploy": ("Makefile",)}
-    assert isinstance(verdict(wanted, tool, drifted=drifted), Step)
+    assert isinstance(verdict(wanted, tool, drifted=drifted), DreamStep)
     assert isinstance(verdict(wanted, tool), str)
     assert isinstance(verdict(wanted, replace(tool, author="user"), drifted=drifted), str)
 
 
 def test_pinned_and_unknown_memories_are_out_of_reach() -> None:
     pinned = replace(DEPLOY, pinned=True)
-    wanted = Operation("drop", ("project/deploy",), passage="p1", words="no longer come")
+    wanted = DreamOperation("drop", ("project/deploy",), passage="p1", words="no longer come")
     assert verdict(wanted, pinned) == "only the user can change a pinned memory"
     assert verdict(replace(wanted, names=("project/other",)), DEPLOY) == (
         "it names a memory that does not exist"
     )
-    assert judged(wanted, keyed([DEPLOY]), topic()) == "it names a memory that does not exist"
+    assert (
+        check_operation(wanted, index_by_key([DEPLOY]), topic())
+        == "it names a memory that does not exist"
+    )
 
 
 SHIP = memory("ship", "Backups with make vault go out on Mondays, by Ann")
@@ -210,11 +215,11 @@ def test_a_merge_keeps_all_that_was_said_and_invents_nothing() -> None:
     body = (
         "Backups are taken with make vault from the archive branch; they go out on Mondays, by Ann"
     )
-    wanted = Operation(
+    wanted = DreamOperation(
         "merge", ("project/deploy", "project/ship"), "How backups are taken", body, why="same"
     )
     joined = verdict(wanted, DEPLOY, SHIP)
-    assert joined == Step(
+    assert joined == DreamStep(
         "project/deploy, project/ship merged: same",
         (
             replace(
@@ -242,17 +247,19 @@ def test_a_merge_keeps_all_that_was_said_and_invents_nothing() -> None:
 
 def test_a_rewrite_rests_on_what_the_user_said_since() -> None:
     body = "Backups are taken with `just vault` from the archive branch"
-    wanted = Operation("rewrite", ("project/deploy",), "How backups are taken", body, why="changed")
+    wanted = DreamOperation(
+        "rewrite", ("project/deploy",), "How backups are taken", body, why="changed"
+    )
     assert verdict(wanted, DEPLOY) == "no source mentions just vault"
     found = verdict(replace(wanted, passage="p1", words="use `just vault` now"), DEPLOY)
-    assert isinstance(found, Step)
+    assert isinstance(found, DreamStep)
     (fresh,) = found.put
     assert fresh.evidence[-1] == Evidence("s9", 4, "user", "use `just vault` now", DAY + 99)
     assert (fresh.body, fresh.author, fresh.type) == (body, "user", "project")
 
 
 def test_a_drop_for_another_memory_needs_one_that_says_it_all() -> None:
-    wanted = Operation("drop", ("project/deploy", "project/ship"))
+    wanted = DreamOperation("drop", ("project/deploy", "project/ship"))
     assert (
         verdict(wanted, DEPLOY, SHIP)
         == "project/ship does not say everything that project/deploy says"
@@ -262,11 +269,11 @@ def test_a_drop_for_another_memory_needs_one_that_says_it_all() -> None:
 def test_memories_are_shown_in_topics_that_fit_with_what_was_said_of_them() -> None:
     many = [memory(f"m{n:03}", f"Service {n} listens on its own port " * 8) for n in range(200)]
     pinned = replace(memory("pin", "stays"), pinned=True)
-    parts = list(topics((*many, DEPLOY, pinned), [PASSAGE], {}, tokens=4_000))
+    parts = list(split_into_topics((*many, DEPLOY, pinned), [PASSAGE], {}, tokens=4_000))
     assert [m for part in parts for m in part.memories] == [DEPLOY, *many]
-    assert len(parts) > 10 and all(estimate_tokens(told(part)) <= 4_000 for part in parts)
+    assert len(parts) > 10 and all(estimate_tokens(render_topic(part)) <= 4_000 for part in parts)
     assert [part.passages for part in parts] == [{"p1": PASSAGE}, *({} for _ in parts[1:])]
-    lines = told(parts[0]).splitlines()
+    lines = render_topic(parts[0]).splitlines()
     assert msgspec.json.decode(lines[0])["name"] == "project/deploy"
     assert msgspec.json.decode(lines[-1]) == {
         "passage": "p1",
@@ -276,17 +283,20 @@ def test_memories_are_shown_in_topics_that_fit_with_what_was_said_of_them() -> N
 
 
 def test_replies_are_read_for_operations_whatever_else_they_say() -> None:
-    one = Operation("drop", ("project/a",), why="x")
+    one = DreamOperation("drop", ("project/a",), why="x")
     text = msgspec.json.encode([one, {"do": "burn", "names": []}]).decode()
-    found, flaws = operations(f"Here you are:\n```json\n{text}\n```")
+    found, flaws = parse_operations(f"Here you are:\n```json\n{text}\n```")
     assert (found, len(flaws)) == ([one], 1)
-    assert operations("[]") == ([], [])
-    assert operations("I would rather not.") == ([], ["the reply was not a list of operations"])
-    assert operations("[" * 5_000)[0] == []
+    assert parse_operations("[]") == ([], [])
+    assert parse_operations("I would rather not.") == (
+        [],
+        ["the reply was not a list of operations"],
+    )
+    assert parse_operations("[" * 5_000)[0] == []
 
 
 def test_a_topic_is_worth_asking_about_when_something_has_happened_to_it() -> None:
-    assert topic(DEPLOY).fresh(DAY + 1)
-    silent = Topic((DEPLOY,), {}, {})
-    assert (silent.fresh(DAY - 1), silent.fresh(DAY + 1)) == (True, False)
-    assert Topic((DEPLOY,), {}, {"project/deploy": ("Makefile",)}).fresh(DAY + 1)
+    assert topic(DEPLOY).has_news_since(DAY + 1)
+    silent = MemoryTopic((DEPLOY,), {}, {})
+    assert (silent.has_news_since(DAY - 1), silent.has_news_since(DAY + 1)) == (True, False)
+    assert MemoryTopic((DEPLOY,), {}, {"project/deploy": ("Makefile",)}).has_news_since(DAY + 1)

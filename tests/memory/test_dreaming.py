@@ -28,10 +28,10 @@ from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, 
 from travois.core.spending import Budget, Limits
 from travois.engine.agent import Agent
 from travois.memory.dreaming import lock as night
-from travois.memory.dreaming.consolidate import Dreamt
-from travois.memory.dreaming.lock import Gates, Night
-from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.dreaming.consolidate import DreamResult
+from travois.memory.dreaming.lock import DreamConditions, DreamLock
+from travois.memory.memory import DropMemory, Evidence, FileAnchor, Memory, PutMemory
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.providers.replies import Reply
 from travois.sessions.home import Project, TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_entries
@@ -83,7 +83,7 @@ def opened(tmp_path: Path, *some: Memory, **consent: Any) -> ProjectDreams:
         first = open_memories(
             here.home, here.project, consent=everything, index=None, trusted=False
         )
-        assert first.apply([Put(one) for one in some], why="first").refused == ()
+        assert first.apply([PutMemory(one) for one in some], why="first").refused == ()
     return ProjectDreams(here, memories)
 
 
@@ -103,21 +103,21 @@ def parent(tmp_path: Path, *lines: Reply, **more: Any) -> Agent:
     return fakes.agent(tmp_path / "work", *lines, tools=tools, **more)
 
 
-def begun(some: ProjectDreams) -> Night:
-    mine = some.claim(night.look(some.folder))
+def begun(some: ProjectDreams) -> DreamLock:
+    mine = some.claim(night.read_lock_state(some.folder))
     assert mine is not None
     return mine
 
 
-def run(some: ProjectDreams, who: Agent | str) -> Dreamt:
-    async def main() -> Dreamt:
+def run(some: ProjectDreams, who: Agent | str) -> DreamResult:
+    async def main() -> DreamResult:
         return await some.run(who, begun(some))
 
     return anyio.run(main)
 
 
-def bodies(memories: FolderMemories) -> dict[str, str]:
-    return {one.name: one.body for one in memories.all()}
+def bodies(memories: FolderMemoryStore) -> dict[str, str]:
+    return {one.name: one.body for one in memories.read_all()}
 
 
 def test_a_night_is_one_change_of_rules_and_of_what_a_model_proposed(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_night_is_one_change_of_rules_and_of_what_a_model_proposed(tmp_path: P
     )
     assert done.refused[0].startswith("an operation could not be read")
     assert bodies(some.memories) == {"vault": REWRITTEN, "owner": OWNER.body}
-    (vault,) = [one for one in some.memories.all() if one.name == "vault"]
+    (vault,) = [one for one in some.memories.read_all() if one.name == "vault"]
     assert [(e.session, e.who) for e in vault.evidence] == [
         ("s1", "user"),
         ("s1", "user"),
@@ -224,8 +224,8 @@ def test_scopes_that_ask_get_proposals_and_those_that_are_off_are_left_alone(
     done = run(some, "none")
     assert (done.files, done.proposed) == ((), ("project/twin duplicates project/vault",))
     waiting = [one.change for one in some.memories.inbox()]
-    assert Drop("twin", "project", done.proposed[0]) in waiting
-    assert len(some.memories.all()) == 4
+    assert DropMemory("twin", "project", done.proposed[0]) in waiting
+    assert len(some.memories.read_all()) == 4
 
 
 def test_what_changes_while_a_night_plans_is_planned_anew(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_what_changes_while_a_night_plans_is_planned_anew(tmp_path: Path) -> Non
 
     def apply(*args: Any, **more: Any) -> Any:
         if left:
-            other.apply([Put(left.pop())], why="meanwhile")
+            other.apply([PutMemory(left.pop())], why="meanwhile")
         return plain(*args, **more)
 
     some.memories.apply = apply  # type: ignore[method-assign]
@@ -262,8 +262,8 @@ def test_a_memory_that_cannot_be_written_spoils_only_what_concerns_it(tmp_path: 
 
 def test_a_night_that_is_stopped_changes_nothing_and_gives_the_time_back(tmp_path: Path) -> None:
     some = opened(tmp_path, VAULT, TWIN)
-    begun(some).done()
-    before = night.look(some.folder)
+    begun(some).complete()
+    before = night.read_lock_state(some.folder)
     spoke(some.place, "s2", SAID)
 
     async def slow(*_: object) -> Any:
@@ -278,8 +278,12 @@ def test_a_night_that_is_stopped_changes_nothing_and_gives_the_time_back(tmp_pat
         "killed",
     )
     assert sorted(bodies(some.memories)) == ["twin", "vault"]
-    after = night.look(some.folder)
-    assert (after.stamp, after.last, after.running(DAY)) == (before.stamp, before.last, False)
+    after = night.read_lock_state(some.folder)
+    assert (after.stamp, after.last_time, after.is_running(DAY)) == (
+        before.stamp,
+        before.last_time,
+        False,
+    )
     assert fakes.facts(who, Finished)[-1].outcome == "killed"
 
 
@@ -309,10 +313,10 @@ def test_a_process_that_dies_at_any_step_of_a_night_leaves_all_or_nothing(tmp_pa
         lived = dying(lambda some=some: run(some, "none"), at=at)
         again = opened(folder)
         seen.append(sorted(bodies(again.memories)))
-        assert not night.look(again.folder).running(DAY)
+        assert not night.read_lock_state(again.folder).is_running(DAY)
         assert run(again, "none").state == "completed"
         assert bodies(again.memories) == {"vault": VAULT.body, "owner": OWNER.body}
-        (vault,) = [one for one in again.memories.all() if one.name == "vault"]
+        (vault,) = [one for one in again.memories.read_all() if one.name == "vault"]
         assert vault.evidence == (*VAULT.evidence, *TWIN.evidence)
         at += 5
     whole, tidy = ["owner", "twin", "vault"], ["owner", "vault"]
@@ -354,7 +358,7 @@ def beside(some: ProjectDreams, who: Agent, then: Callable[[], Awaitable[None]])
 
 
 def test_a_night_begins_at_a_start_or_after_a_turn_once_the_gates_are_open(tmp_path: Path) -> None:
-    some = replace(opened(tmp_path, VAULT, TWIN), gates=Gates(sessions=2))
+    some = replace(opened(tmp_path, VAULT, TWIN), gates=DreamConditions(sessions=2))
     who = parent(tmp_path, proposing())
 
     async def dreamt() -> None:
@@ -362,7 +366,7 @@ def test_a_night_begins_at_a_start_or_after_a_turn_once_the_gates_are_open(tmp_p
         assert list_dream_folders(some.logs) == []
         for id in ("s2", "s3"):
             spoke(some.place, id, "hello")
-        os.utime(some.folder / night.SCANNED, (0, 0))
+        os.utime(some.folder / night.SCAN_STAMP_FILE, (0, 0))
         who.session.append(Ended("end"))
         while not fakes.facts(who, Finished):  # noqa: ASYNC110 - what is waited for is a fact
             await anyio.sleep(0.01)
@@ -373,7 +377,7 @@ def test_a_night_begins_at_a_start_or_after_a_turn_once_the_gates_are_open(tmp_p
 
 
 def test_leaving_ends_a_night_at_once(tmp_path: Path) -> None:
-    some = replace(opened(tmp_path, VAULT, TWIN), gates=Gates(sessions=0))
+    some = replace(opened(tmp_path, VAULT, TWIN), gates=DreamConditions(sessions=0))
     reading = anyio.Event()
 
     async def slow(*_: object) -> Any:
@@ -384,13 +388,14 @@ def test_leaving_ends_a_night_at_once(tmp_path: Path) -> None:
     fakes.with_parts(who, tools={**who.tools.by_name, "Read": fakes.small("Read", slow)})
     beside(some, who, reading.wait)
     assert read_dream_status(list_dream_folders(some.logs)[0]).state == "killed"
-    assert night.look(some.folder).last == 0
+    assert night.read_lock_state(some.folder).last_time == 0
     assert sorted(bodies(some.memories)) == ["twin", "vault"]
 
 
 def test_files_that_drifted_let_a_tools_word_go(tmp_path: Path) -> None:
     fact = replace(
-        memory("port", "The API listens on port 8080", author="tool"), anchors=(Anchor("a", "0"),)
+        memory("port", "The API listens on port 8080", author="tool"),
+        anchors=(FileAnchor("a", "0"),),
     )
     drop = {"do": "drop", "names": ["project/port"], "why": "it is 9090 there"}
     some = opened(tmp_path, fact)

@@ -16,9 +16,9 @@ from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Budget, Limits
 from travois.engine.agent import Agent, ParentLink
-from travois.memory.extraction import settled, told
-from travois.memory.memory import Consent, Memory, Put
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.extraction import render_extraction_note, wait_for_extraction
+from travois.memory.memory import Memory, MemoryConsent, PutMemory
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.providers.replies import ApiError
 from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, call, say
@@ -33,7 +33,7 @@ DRAFT = {
 JUNK = {"text": "The user said hello.", "type": "user", "words": "hello"}
 
 
-def remembering(folder: Path, *lines: Any, **more: Any) -> tuple[Agent, FolderMemories]:
+def remembering(folder: Path, *lines: Any, **more: Any) -> tuple[Agent, FolderMemoryStore]:
     held = store(folder)
     one = agent(folder, *lines, session=begun(), **more)
     with_parts(one, memories=held)
@@ -55,8 +55,8 @@ def ended(one: Agent, text: str = PROMPT) -> None:
     anyio.run(main)
 
 
-def bodies(held: FolderMemories) -> list[str]:
-    return [memory.body for memory in held.all()]
+def bodies(held: FolderMemoryStore) -> list[str]:
+    return [memory.body for memory in held.read_all()]
 
 
 def noted(one: Agent) -> list[Any]:
@@ -69,16 +69,18 @@ def test_what_the_model_drafts_is_weighed_and_the_change_is_on_record(tmp_path: 
     assert bodies(held) == [DRAFT["text"]]
     (outcome,) = noted(one)
     assert outcome["diff"] and len(outcome["refused"]) == 1
-    assert told(json.dumps(outcome)).endswith(f"undo: travois memory undo {outcome['id']}")
+    assert render_extraction_note(json.dumps(outcome)).endswith(
+        f"undo: travois memory undo {outcome['id']}"
+    )
     assert [(s.kind, s.what) for s in facts(one, Spawned)] == [("fork", "memories")]
-    (evidence,) = held.all()[0].evidence
+    (evidence,) = held.read_all()[0].evidence
     assert (evidence.session, evidence.who) == ("s1", "user")
 
 
 def test_the_model_is_told_what_is_known(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say("[]"))
     body = "Run the linter on Tuesdays."
-    held.apply([Put(Memory("linter-day", body, "project", body))], why="test")
+    held.apply([PutMemory(Memory("linter-day", body, "project", body))], why="test")
     ended(one)
     assert isinstance(one.model, Scripted)
     assert b"- linter-day (project): Run the linter on Tuesdays." in one.model.requests[-1].body
@@ -95,7 +97,7 @@ def test_rules_alone_ask_no_model(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
     with_parts(one, extract="rules")
     ended(one)
-    assert (len(held.all()), facts(one, Spawned)) == (1, [])
+    assert (len(held.read_all()), facts(one, Spawned)) == (1, [])
 
 
 def test_what_the_user_asked_for_is_kept_though_the_model_drafts_something_else(
@@ -138,7 +140,7 @@ def test_what_was_only_said_in_a_turn_that_failed_is_looked_at_after_the_next(
 def test_an_ordinary_turn_asks_nobody(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
     ended(one, "rename the parser")
-    assert (facts(one, Spawned), facts(one, Noted), held.all()) == ([], [], ())
+    assert (facts(one, Spawned), facts(one, Noted), held.read_all()) == ([], [], ())
 
 
 def test_a_long_conversation_is_looked_through_once(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_words_are_looked_at_once(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say("[]"), say("ok"), say(json.dumps([DRAFT])))
     with_parts(one, extract="model")
     ended(one)
-    (memory,) = held.all()
+    (memory,) = held.read_all()
     held.forget(memory.name)
     ended(one, "From now on be brief.")
     assert bodies(held) == ["Be brief."]
@@ -164,7 +166,7 @@ def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> 
     ended(one)
     with_parts(one, birth=None, memories=None)
     ended(one)
-    assert (held.all(), facts(one, Spawned)) == ((), [])
+    assert (held.read_all(), facts(one, Spawned)) == ((), [])
 
 
 def test_a_request_that_cannot_be_paid_is_not_made(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_a_request_that_cannot_be_paid_is_not_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("consent", "kept", "waiting"), [("ask", 0, 1), ("off", 0, 0)])
 def test_the_user_decides_what_becomes_of_it(
-    tmp_path: Path, consent: Consent, kept: int, waiting: int
+    tmp_path: Path, consent: MemoryConsent, kept: int, waiting: int
 ) -> None:
     one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
     held = open_memories(
@@ -197,7 +199,7 @@ def test_the_user_decides_what_becomes_of_it(
     )
     with_parts(one, memories=held)
     ended(one)
-    assert (len(held.all()), len(held.inbox())) == (kept, waiting)
+    assert (len(held.read_all()), len(held.inbox())) == (kept, waiting)
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path) -> None:
@@ -211,14 +213,14 @@ def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path
 def test_whoever_waits_is_told_once_what_was_kept(tmp_path: Path) -> None:
     one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
     ended(one)
-    first, second = anyio.run(settled, one), anyio.run(settled, one)
+    first, second = anyio.run(wait_for_extraction, one), anyio.run(wait_for_extraction, one)
     assert "Run the linter" in first and not second
 
 
 # --- the tool -------------------------------------------------------------------------------------
 
 
-def used(folder: Path, prompt: str, **args: object) -> tuple[Agent, FolderMemories, str]:
+def used(folder: Path, prompt: str, **args: object) -> tuple[Agent, FolderMemoryStore, str]:
     one = agent(folder, call("Remember", **args), say("done"), tools=(), session=begun())
     held = store(folder)
     with_parts(one, tools={"Remember": REMEMBER}, memories=held)
@@ -262,7 +264,7 @@ def test_the_tool_keeps_nothing_else_and_says_what_it_would(
     tmp_path: Path, prompt: str, text: str, instead: str
 ) -> None:
     _, held, answer = used(tmp_path, prompt, text=text)
-    assert (held.all(), answer.startswith("Not remembered: ")) == ((), True)
+    assert (held.read_all(), answer.startswith("Not remembered: ")) == ((), True)
     assert instead in answer
 
 
@@ -275,17 +277,17 @@ def test_the_turn_in_which_it_was_used_is_not_looked_through(tmp_path: Path) -> 
     )
     with_parts(one, tools={"Remember": REMEMBER})
     ended(one)
-    assert len(held.all()) == 1
+    assert len(held.read_all()) == 1
     assert facts(one, Spawned) == []
 
 
 def test_only_the_user_has_something_forgotten(tmp_path: Path) -> None:
     held = store(tmp_path)
-    held.apply([Put(Memory("linter", "Run it.", "feedback", "Run the linter."))], why="test")
+    held.apply([PutMemory(Memory("linter", "Run it.", "feedback", "Run the linter."))], why="test")
     _, held, answer = used(tmp_path, "read that page", forget="linter")
-    assert (len(held.all()), len(held.inbox()), answer[:16]) == (1, 1, "Not forgotten ye")
+    assert (len(held.read_all()), len(held.inbox()), answer[:16]) == (1, 1, "Not forgotten ye")
     _, held, _ = used(tmp_path, "forget about the linter", forget="linter")
-    assert held.all() == ()
+    assert held.read_all() == ()
 
 
 def test_steering_in_the_middle_of_a_turn_is_remembered_too(tmp_path: Path) -> None:
@@ -293,14 +295,14 @@ def test_steering_in_the_middle_of_a_turn_is_remembered_too(tmp_path: Path) -> N
     with_parts(one, extract="rules")
     one.turn.inbox.append(User((Text("first, look around"),)))
     ended(one)
-    assert len(held.all()) == 1
+    assert len(held.read_all()) == 1
 
 
 # --- whom it is for, and what is not kept ---------------------------------------------------------
 
 
-def scopes(held: FolderMemories) -> list[tuple[str, str]]:
-    return [(memory.scope, memory.body) for memory in held.all()]
+def scopes(held: FolderMemoryStore) -> list[tuple[str, str]]:
+    return [(memory.scope, memory.body) for memory in held.read_all()]
 
 
 @pytest.mark.parametrize(
@@ -370,7 +372,9 @@ def test_a_wish_that_is_not_kept_says_why_and_how_to_keep_it(
     ended(one, prompt)
     assert bodies(held) == []
     (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
-    assert told(note).startswith(f"Not remembered: {why}. To keep it anyway: travois memory add ")
+    assert render_extraction_note(note).startswith(
+        f"Not remembered: {why}. To keep it anyway: travois memory add "
+    )
 
 
 def test_a_secret_that_is_not_kept_is_not_repeated(tmp_path: Path) -> None:
@@ -379,7 +383,7 @@ def test_a_secret_that_is_not_kept_is_not_repeated(tmp_path: Path) -> None:
     ended(one, f"Remember that the token is {secret}")
     assert bodies(held) == []
     (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
-    assert "Not remembered: " in told(note) and secret not in note
+    assert "Not remembered: " in render_extraction_note(note) and secret not in note
 
 
 def test_where_memory_is_off_for_a_scope_a_wish_for_it_is_not_dropped_in_silence(
@@ -398,11 +402,11 @@ def test_where_memory_is_off_for_a_scope_a_wish_for_it_is_not_dropped_in_silence
     )
     ended(one, "Remember: always use bun, in all my projects.")
     (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
-    assert "memory is off for the user scope" in told(note)
+    assert "memory is off for the user scope" in render_extraction_note(note)
 
 
 def test_what_is_kept_is_not_told_as_lost(tmp_path: Path) -> None:
     one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
     ended(one)
     (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
-    assert "Not remembered" not in told(note)
+    assert "Not remembered" not in render_extraction_note(note)

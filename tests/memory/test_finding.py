@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.memory.test_memories import PORT, UV, opened
-from travois.memory.memory import Memory, Put
-from travois.memory.store import FolderMemories
+from travois.memory.memory import Memory, PutMemory
+from travois.memory.store import FolderMemoryStore
 from travois.search.embedder import NoEmbedder, find_embedder
 from travois.search.index import SearchIndex
 
@@ -18,19 +18,19 @@ TESTS = Memory("tests", "Run tests with pytest -n 2", "project", "The machine ha
 KNOWN = (PORT, TESTS, UV, FRIDAY)
 
 
-def names(memories: FolderMemories, text: str, limit: int = 5) -> list[str]:
+def names(memories: FolderMemoryStore, text: str, limit: int = 5) -> list[str]:
     return [memory.name for memory in memories.search(text, limit=limit)]
 
 
 @pytest.fixture(params=["index", "words"])
-def memories(request: pytest.FixtureRequest, tmp_path: Path) -> FolderMemories:
+def memories(request: pytest.FixtureRequest, tmp_path: Path) -> FolderMemoryStore:
     index = SearchIndex(tmp_path / "index.sqlite", None) if request.param == "index" else None
     memories = opened(tmp_path, index=index)
-    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    memories.apply([PutMemory(memory) for memory in KNOWN], why="w")
     return memories
 
 
-def test_what_shares_words_is_found_and_nothing_else(memories: FolderMemories) -> None:
+def test_what_shares_words_is_found_and_nothing_else(memories: FolderMemoryStore) -> None:
     assert names(memories, "which port does the API listen on?") == ["port"]
     assert names(memories, "run the tests with two cores", limit=1) == ["tests"]
     assert names(memories, "a haiku about the sea") == []
@@ -38,7 +38,7 @@ def test_what_shares_words_is_found_and_nothing_else(memories: FolderMemories) -
     assert names(memories, "is it the user that should use it always?") == []
 
 
-def test_what_changes_is_found_as_it_is(memories: FolderMemories, tmp_path: Path) -> None:
+def test_what_changes_is_found_as_it_is(memories: FolderMemoryStore, tmp_path: Path) -> None:
     assert names(memories, "redis") == []
     memories.add(Memory("queue", "The queue was in redis", "project"))
     assert names(memories, "redis") == ["queue"]
@@ -54,7 +54,7 @@ def test_what_changes_is_found_as_it_is(memories: FolderMemories, tmp_path: Path
     assert names(memories, "postgres") == []
 
 
-def test_an_edit_in_place_shows_in_what_is_found(memories: FolderMemories) -> None:
+def test_an_edit_in_place_shows_in_what_is_found(memories: FolderMemoryStore) -> None:
     assert names(memories, "port") == ["port"]
     path = memories.folders()["project"] / "port.md"
     path.write_text(path.read_text().replace("8080", "9090, the port"))
@@ -64,7 +64,7 @@ def test_an_edit_in_place_shows_in_what_is_found(memories: FolderMemories) -> No
 def test_an_index_that_is_gone_or_junk_is_made_again(tmp_path: Path) -> None:
     place = tmp_path / "index.sqlite"
     memories = opened(tmp_path, index=SearchIndex(place, None))
-    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    memories.apply([PutMemory(memory) for memory in KNOWN], why="w")
     assert names(memories, "port") == ["port"]
     place.unlink()
     assert names(memories, "port") == ["port"]
@@ -85,11 +85,11 @@ def test_only_what_changed_is_told_to_the_index(tmp_path: Path) -> None:
 
     place = tmp_path / "index.sqlite"
     memories = opened(tmp_path, index=Watched(place, None))
-    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    memories.apply([PutMemory(memory) for memory in KNOWN], why="w")
     names(memories, "port")
     names(memories, "port")
     names(opened(tmp_path, index=Watched(place, None)), "port")
-    memories.apply([Put(replace(PORT, body="More."))], why="w")
+    memories.apply([PutMemory(replace(PORT, body="More."))], why="w")
     names(memories, "port")
     assert [sorted(one) for one in told if one] == [
         ["0/port.md", "0/tests.md", "0/use-uv.md", "1/friday.md"],
@@ -102,7 +102,7 @@ def test_meaning_is_found_without_a_shared_word(tmp_path: Path) -> None:
     if isinstance(embedder, NoEmbedder):
         pytest.skip(embedder.why)
     memories = opened(tmp_path, index=SearchIndex(tmp_path / "index.sqlite", embedder))
-    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    memories.apply([PutMemory(memory) for memory in KNOWN], why="w")
     assert names(memories, "shall we release it at the weekend?") == ["friday"]
     assert names(memories, "write a haiku about the sea") == []
     assert names(memories, "what is the capital of France") == []

@@ -9,7 +9,13 @@ from urllib.parse import unquote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.memory.index import BYTES, INDEX, LINES, index, prose
+from travois.memory.index import (
+    INDEX_FILE,
+    MAX_PAGE_BYTES,
+    MAX_PAGE_LINES,
+    build_index,
+    extract_prose,
+)
 from travois.memory.memory import Memory
 
 LINK = re.compile(r"^- \[[^\]]*\]\((\S+\.md)\)", re.MULTILINE)
@@ -30,32 +36,34 @@ def links(text: str) -> list[str]:
 def reached(pages: dict[str, str]) -> list[str]:
     """All that is found from the index within two links."""
     found: list[str] = []
-    for link in links(pages.get(INDEX, "")):
+    for link in links(pages.get(INDEX_FILE, "")):
         found += links(pages[link]) if link.startswith("topics/") else [link]
     return found
 
 
 def sound(memories: list[Memory], kept: tuple[str, ...] = ()) -> dict[str, str]:
-    pages = index(memories, kept)
+    pages = build_index(memories, kept)
     wanted = [f"{'pinned/' if one.pinned else ''}{one.name}.md" for one in memories]
-    notes = [link for link in links(pages.get(INDEX, "")) if "/notes-" in link]
+    notes = [link for link in links(pages.get(INDEX_FILE, "")) if "/notes-" in link]
     assert sorted(reached(pages)) == sorted(wanted)
     for text in pages.values():
-        assert text.count("\n") <= LINES
-        assert len(text.encode()) <= BYTES
-    assert sorted(pages) == sorted({INDEX, *(p for p in links(pages[INDEX]) if "topics/" in p)})
-    assert "".join("".join(prose(pages)).split()) == "".join("".join(kept).split())
-    assert notes or prose({INDEX: pages[INDEX]}) == kept
-    assert index(list(reversed(memories)), prose(pages)) == pages
+        assert text.count("\n") <= MAX_PAGE_LINES
+        assert len(text.encode()) <= MAX_PAGE_BYTES
+    assert sorted(pages) == sorted(
+        {INDEX_FILE, *(p for p in links(pages[INDEX_FILE]) if "topics/" in p)}
+    )
+    assert "".join("".join(extract_prose(pages)).split()) == "".join("".join(kept).split())
+    assert notes or extract_prose({INDEX_FILE: pages[INDEX_FILE]}) == kept
+    assert build_index(list(reversed(memories)), extract_prose(pages)) == pages
     return pages
 
 
 def test_a_short_index_is_one_line_for_each() -> None:
     two = [Memory("b", "It is\u2026", "user"), Memory("a", "y" * 300, "project", pinned=True)]
-    assert index(two) == {
-        INDEX: f"- [a](pinned/a.md): {'y' * 129}…\n- [b](b.md): It is…\n",
+    assert build_index(two) == {
+        INDEX_FILE: f"- [a](pinned/a.md): {'y' * 129}…\n- [b](b.md): It is…\n",
     }
-    assert index([]) == {}
+    assert build_index([]) == {}
 
 
 def test_a_long_index_is_split_and_nothing_disappears() -> None:
@@ -81,11 +89,11 @@ def test_a_line_that_fills_a_page_is_kept() -> None:
 
 
 def test_one_memory_more_changes_little() -> None:
-    before = index(many(3_000))
+    before = build_index(many(3_000))
     for name in ("aaa", "area-3-fact-01500x", "zzz"):
-        after = index([*many(3_000), Memory(name, "More", "project")])
+        after = build_index([*many(3_000), Memory(name, "More", "project")])
         changed = {page for page in {*before, *after} if before.get(page) != after.get(page)}
-        assert INDEX in changed and len(changed) <= 5
+        assert INDEX_FILE in changed and len(changed) <= 5
 
 
 def test_names_that_people_gave_to_files_are_linked() -> None:
@@ -97,13 +105,13 @@ def test_names_that_people_gave_to_files_are_linked() -> None:
 
 def test_what_people_wrote_into_the_index_stays() -> None:
     theirs = "# Mine\n\nMind the gap.\n- [gone](gone.md): it is no more\n* [a](a.md) - old\n- a\n"
-    kept = prose({INDEX: theirs, "topics/user-a.md": "- [a](a.md): b\nAlso this.\n"})
+    kept = extract_prose({INDEX_FILE: theirs, "topics/user-a.md": "- [a](a.md): b\nAlso this.\n"})
     assert kept == ("# Mine", "", "Mind the gap.", "- a", "Also this.")
-    assert index([Memory("a", "b", "user")], kept)[INDEX] == (
+    assert build_index([Memory("a", "b", "user")], kept)[INDEX_FILE] == (
         "# Mine\n\nMind the gap.\n- a\nAlso this.\n- [a](a.md): b\n"
     )
 
 
 def test_a_merge_that_left_both_sides_is_mended() -> None:
     merged = "<<<<<<< HEAD\n- [a](a.md): b\n=======\n- [c](c.md): d\n>>>>>>> theirs\nMine.\n"
-    assert prose({INDEX: merged}) == ("Mine.",)
+    assert extract_prose({INDEX_FILE: merged}) == ("Mine.",)

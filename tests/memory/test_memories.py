@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from travois.core.errors import UserError
-from travois.memory.memory import Drop, Evidence, Memory, Put
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.memory import DropMemory, Evidence, Memory, PutMemory
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.sessions.home import Project, TravoisHome
 
 AUTO = {"project": "auto", "user": "auto", "team": "ask"}
@@ -18,7 +18,7 @@ UV = Memory("use-uv", "Use uv, never pip", "feedback", "Packages are installed w
 PORT = Memory("port", "The API listens on 8080", "project", author="tool")
 
 
-def opened(tmp_path: Path, **more: object) -> FolderMemories:
+def opened(tmp_path: Path, **more: object) -> FolderMemoryStore:
     settings = {"consent": AUTO, "index": None, "trusted": True, "clock": lambda: 100.5} | more
     return open_memories(
         TravoisHome(tmp_path / "home"), Project("git-a", str(tmp_path / "work")), **settings
@@ -26,7 +26,7 @@ def opened(tmp_path: Path, **more: object) -> FolderMemories:
 
 
 @pytest.fixture
-def memories(tmp_path: Path) -> FolderMemories:
+def memories(tmp_path: Path) -> FolderMemoryStore:
     return opened(tmp_path)
 
 
@@ -35,10 +35,10 @@ def stamped(memory: Memory) -> Memory:
 
 
 def test_what_is_kept_is_there_for_the_next_process(
-    memories: FolderMemories, tmp_path: Path
+    memories: FolderMemoryStore, tmp_path: Path
 ) -> None:
     mine = replace(UV, scope="user", evidence=(Evidence("s", 3, "user", "use uv"),))
-    done = memories.apply([Put(PORT), Put(mine)], why="learnt", session="s")
+    done = memories.apply([PutMemory(PORT), PutMemory(mine)], why="learnt", session="s")
     assert (done.refused, done.diff) == (
         (),
         "--- /dev/null\n+++ port.md\n+The API listens on 8080 (project, said by tool)\n"
@@ -46,7 +46,7 @@ def test_what_is_kept_is_there_for_the_next_process(
         "+Packages are installed with uv.",
     )
     again = opened(tmp_path)
-    assert again.all() == (stamped(PORT), stamped(mine))
+    assert again.read_all() == (stamped(PORT), stamped(mine))
     assert again.get("use-uv") == stamped(mine)
     made = again.history()
     assert [(one.id, one.why, one.session, one.undone) for one in made] == [
@@ -56,61 +56,63 @@ def test_what_is_kept_is_there_for_the_next_process(
     assert (folder / "MEMORY.md").read_text() == "- [use-uv](use-uv.md): Use uv, never pip\n"
 
 
-def test_an_undone_change_leaves_everything_as_it_was(memories: FolderMemories) -> None:
-    memories.apply([Put(UV), Put(PORT)], why="one")
-    kept = memories.all()
-    night = memories.apply([Drop("use-uv"), Put(replace(PORT, body="or 9090"))], why="night")
-    assert memories.all() != kept
+def test_an_undone_change_leaves_everything_as_it_was(memories: FolderMemoryStore) -> None:
+    memories.apply([PutMemory(UV), PutMemory(PORT)], why="one")
+    kept = memories.read_all()
+    night = memories.apply(
+        [DropMemory("use-uv"), PutMemory(replace(PORT, body="or 9090"))], why="night"
+    )
+    assert memories.read_all() != kept
     assert memories.undo(night.id).diff.endswith("--- port.md\n+++ port.md\n-or 9090")
-    assert memories.all() == kept
+    assert memories.read_all() == kept
     assert [one.undone for one in memories.history()] == [False, True, False]
     memories.undo()
-    assert memories.all() == ()
+    assert memories.read_all() == ()
     assert not (memories.folders()["project"] / "MEMORY.md").exists()
     with pytest.raises(UserError, match="There is nothing to undo"):
         memories.undo()
 
 
-def test_a_change_that_was_undone_can_be_made_again(memories: FolderMemories) -> None:
-    first = memories.apply([Put(UV)], why="one")
+def test_a_change_that_was_undone_can_be_made_again(memories: FolderMemoryStore) -> None:
+    first = memories.apply([PutMemory(UV)], why="one")
     back = memories.undo(first.id)
     with pytest.raises(UserError, match=f"{first.id} was already undone"):
         memories.undo(first.id)
     memories.undo(back.id)
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
     assert [one.undone for one in memories.history()] == [False, True, False]
     with pytest.raises(UserError, match="There is no change nothing"):
         memories.undo("nothing")
 
 
-def test_what_was_changed_since_is_not_undone(memories: FolderMemories) -> None:
-    first = memories.apply([Put(UV), Put(PORT)], why="one")
-    second = memories.apply([Put(replace(UV, body="Also in CI."))], why="two")
-    kept = memories.all()
+def test_what_was_changed_since_is_not_undone(memories: FolderMemoryStore) -> None:
+    first = memories.apply([PutMemory(UV), PutMemory(PORT)], why="one")
+    second = memories.apply([PutMemory(replace(UV, body="Also in CI."))], why="two")
+    kept = memories.read_all()
     with pytest.raises(UserError) as refused:
         memories.undo(first.id)
     assert str(refused.value) == (
         f"{first.id} cannot be undone: use-uv.md was changed since by {second.id} (two)\n"
         "  Undo that change first, or edit the file by hand."
     )
-    assert memories.all() == kept
+    assert memories.read_all() == kept
     memories.undo(second.id)
     memories.undo(first.id)
-    assert memories.all() == ()
+    assert memories.read_all() == ()
 
 
-def test_a_persons_edits_are_taken_into_the_history(memories: FolderMemories) -> None:
-    first = memories.apply([Put(UV), Put(PORT)], why="one")
+def test_a_persons_edits_are_taken_into_the_history(memories: FolderMemoryStore) -> None:
+    first = memories.apply([PutMemory(UV), PutMemory(PORT)], why="one")
     folder = memories.folders()["project"]
     written = (folder / "use-uv.md").read_text().replace("with uv.", "with uv. Mine.")
     (folder / "use-uv.md").write_text(written)
     (folder / "port.md").unlink()
     (folder / "by-hand.md").write_text("# Mind the gap\n\nReally.\n")
     (folder / "MEMORY.md").write_text("Read this first.\n")
-    assert {one.name for one in memories.all()} == {"use-uv", "by-hand"}
+    assert {one.name for one in memories.read_all()} == {"use-uv", "by-hand"}
     with pytest.raises(UserError, match="cannot be undone"):
         memories.undo(first.id)
-    later = memories.apply([Put(replace(UV, body="Overwritten."))], why="two")
+    later = memories.apply([PutMemory(replace(UV, body="Overwritten."))], why="two")
     made = memories.history()
     assert [(one.why, sorted(file.file for file in one.files)) for one in made] == [
         ("two", ["use-uv.md"]),
@@ -124,35 +126,37 @@ def test_a_persons_edits_are_taken_into_the_history(memories: FolderMemories) ->
     memories.undo(later.id)
     assert (folder / "use-uv.md").read_text() == written
     memories.undo(made[1].id)
-    assert {one.name for one in memories.all()} == {"use-uv", "port"}
+    assert {one.name for one in memories.read_all()} == {"use-uv", "port"}
 
 
-def test_an_edit_shows_when_it_is_asked_for(memories: FolderMemories) -> None:
-    memories.apply([Put(UV)], why="one")
+def test_an_edit_shows_when_it_is_asked_for(memories: FolderMemoryStore) -> None:
+    memories.apply([PutMemory(UV)], why="one")
     path = memories.folders()["project"] / "use-uv.md"
     path.write_text(path.read_text().replace("never pip", "or pip"))
-    assert memories.edited().diff == (
+    assert memories.record_edits().diff == (
         "--- use-uv.md\n+++ use-uv.md\n-Use uv, never pip (feedback, said by user)\n"
         "+Use uv, or pip (feedback, said by user)"
     )
-    assert memories.edited().id == ""
+    assert memories.record_edits().id == ""
     assert "Use uv, or pip" in memories.index()
 
 
-def test_what_is_pinned_is_a_persons(memories: FolderMemories) -> None:
+def test_what_is_pinned_is_a_persons(memories: FolderMemoryStore) -> None:
     memories.add(replace(UV, pinned=True))
     mine = replace(stamped(UV), pinned=True)
-    done = memories.apply([Put(UV), Drop("use-uv"), Put(replace(PORT, pinned=True))], why="dream")
+    done = memories.apply(
+        [PutMemory(UV), DropMemory("use-uv"), PutMemory(replace(PORT, pinned=True))], why="dream"
+    )
     why = "it is pinned; only the user can change it"
     assert done.id == ""
     assert done.refused == (f"use-uv: {why}", f"use-uv: {why}", f"port: {why}")
-    assert memories.all() == (mine,)
+    assert memories.read_all() == (mine,)
     memories.add(UV)
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
     memories.add(replace(UV, pinned=True))
-    assert memories.all() == (mine,)
+    assert memories.read_all() == (mine,)
     memories.forget("use-uv")
-    assert memories.all() == ()
+    assert memories.read_all() == ()
 
 
 @pytest.mark.parametrize(
@@ -177,32 +181,32 @@ def test_what_is_pinned_is_a_persons(memories: FolderMemories) -> None:
     ],
 )
 def test_what_is_not_to_be_kept_is_refused(
-    memories: FolderMemories, memory: Memory, why: str
+    memories: FolderMemoryStore, memory: Memory, why: str
 ) -> None:
     memories.add(UV)
-    done = memories.apply([Put(memory)], why="w")
+    done = memories.apply([PutMemory(memory)], why="w")
     assert (done.id, len(done.refused)) == ("", 1)
     assert why in done.refused[0]
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
 
 
-def test_unfit_changes_do_not_keep_others_from_being_made(memories: FolderMemories) -> None:
-    done = memories.apply([Drop("nothing"), Put(UV), Put(UV)], why="w")
+def test_unfit_changes_do_not_keep_others_from_being_made(memories: FolderMemoryStore) -> None:
+    done = memories.apply([DropMemory("nothing"), PutMemory(UV), PutMemory(UV)], why="w")
     assert done.refused == ("nothing: no memory has that name",)
-    assert memories.all() == (stamped(UV),)
-    assert memories.apply([Put(UV)], why="again").id == ""
+    assert memories.read_all() == (stamped(UV),)
+    assert memories.apply([PutMemory(UV)], why="again").id == ""
 
 
-def test_what_a_hand_wrote_around_a_memory_survives_a_rewrite(memories: FolderMemories) -> None:
+def test_what_a_hand_wrote_around_a_memory_survives_a_rewrite(memories: FolderMemoryStore) -> None:
     memories.add(UV)
     path = memories.folders()["project"] / "use-uv.md"
     path.write_text(path.read_text().replace("type:", "tags: [a]\n# mine\ntype:"))
-    memories.apply([Put(replace(UV, body="Otherwise."))], why="w")
+    memories.apply([PutMemory(replace(UV, body="Otherwise."))], why="w")
     assert "tags: [a]\n# mine\n" in path.read_text()
     assert memories.get("use-uv").body == "Otherwise."
 
 
-def test_an_unknown_name_suggests_near_ones(memories: FolderMemories) -> None:
+def test_an_unknown_name_suggests_near_ones(memories: FolderMemoryStore) -> None:
     memories.add(UV)
     with pytest.raises(UserError, match="There is no memory 'use-vu'\n  Did you mean use-uv"):
         memories.get("use-vu")
@@ -210,19 +214,21 @@ def test_an_unknown_name_suggests_near_ones(memories: FolderMemories) -> None:
         memories.get("use-uv", "user")
 
 
-def test_a_proposal_waits_for_a_persons_word(memories: FolderMemories, tmp_path: Path) -> None:
-    ids = memories.propose([Put(UV), Put(PORT), Drop("x", "user")], why="a page says so")
-    assert memories.propose([Put(replace(UV, modified=5.0))], why="again") == ids[:1]
-    assert memories.all() == ()
+def test_a_proposal_waits_for_a_persons_word(memories: FolderMemoryStore, tmp_path: Path) -> None:
+    ids = memories.propose(
+        [PutMemory(UV), PutMemory(PORT), DropMemory("x", "user")], why="a page says so"
+    )
+    assert memories.propose([PutMemory(replace(UV, modified=5.0))], why="again") == ids[:1]
+    assert memories.read_all() == ()
     waiting = opened(tmp_path).inbox()
     assert sorted(one.id for one in waiting) == sorted(ids)
     assert {one.why for one in waiting} == {"a page says so"}
     done = memories.accept(ids[0])
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
     assert done.diff.startswith("--- /dev/null\n+++ use-uv.md")
     memories.reject(ids[1])
     assert [one.id for one in memories.inbox()] == [ids[2]]
-    assert memories.propose([Put(PORT)], why="once more") == ()
+    assert memories.propose([PutMemory(PORT)], why="once more") == ()
     with pytest.raises(UserError, match="The memory was not changed: x: no memory has that name"):
         memories.accept(ids[2])
     with pytest.raises(UserError, match="No proposal matches 'zzz'"):
@@ -230,7 +236,7 @@ def test_a_proposal_waits_for_a_persons_word(memories: FolderMemories, tmp_path:
 
 
 def test_a_memory_is_stale_when_its_file_changes_and_fresh_again_when_its_words_stand(
-    memories: FolderMemories, tmp_path: Path
+    memories: FolderMemoryStore, tmp_path: Path
 ) -> None:
     config = tmp_path / "work" / "config.toml"
     config.parent.mkdir()
@@ -240,27 +246,29 @@ def test_a_memory_is_stale_when_its_file_changes_and_fresh_again_when_its_words_
     told = Memory("port", "Where the port is", "project", "`port` is 8080.", anchors=(anchor,))
     memories.add(told)
     told = memories.get("port")
-    assert memories.stale(told) == ()
+    assert memories.find_stale_files(told) == ()
     assert memories.reverify(told) == told
     config.write_text("# moved\nport = 8080\n")
-    assert memories.stale(told) == ("config.toml",)
+    assert memories.find_stale_files(told) == ("config.toml",)
     renewed = memories.reverify(told)
     assert renewed == memories.get("port") != told
-    assert memories.stale(memories.get("port")) == ()
+    assert memories.find_stale_files(memories.get("port")) == ()
     assert memories.history()[0].why == "verified"
     config.write_text("port = 9090\n")
     assert memories.reverify(memories.get("port")) is None
     config.unlink()
-    assert memories.stale(memories.get("port")) == ("config.toml",)
+    assert memories.find_stale_files(memories.get("port")) == ("config.toml",)
     assert memories.reverify(memories.get("port")) is None
     assert memories.anchor("config.toml") is None
 
 
-def test_recalls_are_counted_beside_the_memories(memories: FolderMemories, tmp_path: Path) -> None:
-    memories.apply([Put(UV), Put(PORT)], why="w")
+def test_recalls_are_counted_beside_the_memories(
+    memories: FolderMemoryStore, tmp_path: Path
+) -> None:
+    memories.apply([PutMemory(UV), PutMemory(PORT)], why="w")
     before = (memories.folders()["project"] / "port.md").read_bytes()
-    memories.used(["port", "nothing"])
-    opened(tmp_path).used(["port"])
+    memories.count_recalls(["port", "nothing"])
+    opened(tmp_path).count_recalls(["port"])
     stats = memories.stats()
     assert (stats.total, stats.types, stats.authors, stats.scopes) == (
         2,
@@ -275,21 +283,21 @@ def test_recalls_are_counted_beside_the_memories(memories: FolderMemories, tmp_p
 
 
 def test_nothing_outside_the_memory_folders_is_written(
-    memories: FolderMemories, tmp_path: Path
+    memories: FolderMemoryStore, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()
-    memories.apply([Put(UV), Put(replace(PORT, scope="user"))], why="w")
-    memories.propose([Put(PORT)], why="w")
-    memories.used(["port"])
+    memories.apply([PutMemory(UV), PutMemory(replace(PORT, scope="user"))], why="w")
+    memories.propose([PutMemory(PORT)], why="w")
+    memories.count_recalls(["port"])
     memories.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "work"]
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["memory"]
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_reading_writes_nothing(memories: FolderMemories, tmp_path: Path) -> None:
-    assert (memories.all(), memories.index(), memories.search("uv", limit=5)) == ((), "", ())
-    assert (memories.history(), memories.inbox(), memories.flaws()) == ([], [], [])
+def test_reading_writes_nothing(memories: FolderMemoryStore, tmp_path: Path) -> None:
+    assert (memories.read_all(), memories.index(), memories.search("uv", limit=5)) == ((), "", ())
+    assert (memories.history(), memories.inbox(), memories.find_flaws()) == ([], [], [])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -304,7 +312,7 @@ def test_two_projects_never_mix(tmp_path: Path) -> None:
     )
     one.add(UV)
     one.add(replace(PORT, scope="user"))
-    assert [memory.name for memory in two.all()] == ["port"]
+    assert [memory.name for memory in two.read_all()] == ["port"]
     assert [made.files[0].file for made in two.history()] == ["port.md"]
     with pytest.raises(UserError, match="There is no change"):
         two.undo(one.history()[1].id)
@@ -319,36 +327,36 @@ def test_the_folder_may_lie_where_the_user_wants_it(tmp_path: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_threads_of_one_process_do_not_get_in_each_others_way(memories: FolderMemories) -> None:
+def test_threads_of_one_process_do_not_get_in_each_others_way(memories: FolderMemoryStore) -> None:
     def work(number: int) -> None:
         for turn in range(5):
             name = f"m{number}-{turn}"
-            memories.apply([Put(Memory(name, "Threads of one process", "project"))], why=name)
+            memories.apply([PutMemory(Memory(name, "Threads of one process", "project"))], why=name)
             memories.search("threads", limit=3)
             memories.history()
-            assert name in {one.name for one in memories.all()}
+            assert name in {one.name for one in memories.read_all()}
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    assert len(memories.all()) == 40
+    assert len(memories.read_all()) == 40
     assert len({made.why for made in memories.history(100)}) == 40
-    assert memories.flaws() == []
+    assert memories.find_flaws() == []
 
 
-def test_a_long_diff_is_cut_and_says_so(memories: FolderMemories) -> None:
-    done = memories.apply([Put(replace(PORT, name=f"p{n}")) for n in range(50)], why="w")
+def test_a_long_diff_is_cut_and_says_so(memories: FolderMemoryStore) -> None:
+    done = memories.apply([PutMemory(replace(PORT, name=f"p{n}")) for n in range(50)], why="w")
     assert done.diff.splitlines()[-1] == "… 50 more lines"
 
 
 def test_a_name_that_begins_like_the_folder_of_what_is_pinned_is_not_pinned(
-    memories: FolderMemories,
+    memories: FolderMemoryStore,
 ) -> None:
-    memories.apply([Put(replace(UV, name="pinned-versions"))], why="w")
-    assert memories.apply([Drop("pinned-versions")], why="w").refused == ()
+    memories.apply([PutMemory(replace(UV, name="pinned-versions"))], why="w")
+    assert memories.apply([DropMemory("pinned-versions")], why="w").refused == ()
     (memories.folders()["project"] / "Twice.md").write_text("Loud.\n")
     (memories.folders()["project"] / "twice.md").write_text("Quiet.\n")
-    assert memories.apply([Drop("twice")], why="w").refused == ()
-    assert [one.name for one in memories.all()] == ["Twice"]
+    assert memories.apply([DropMemory("twice")], why="w").refused == ()
+    assert [one.name for one in memories.read_all()] == ["Twice"]
 
 
 def test_a_repository_keeps_its_memories_when_it_gets_a_first_commit(tmp_path: Path) -> None:
@@ -357,8 +365,8 @@ def test_a_repository_keeps_its_memories_when_it_gets_a_first_commit(tmp_path: P
     early = open_memories(home, Project("dir-a", work), **settings)
     early.add(UV)
     later = open_memories(home, Project("git-a", work, ("dir-a",)), **settings)
-    assert later.all() == (stamped(UV),)
+    assert later.read_all() == (stamped(UV),)
     clone = open_memories(home, Project("git-a", str(tmp_path / "clone")), **settings)
-    assert clone.all() == (stamped(UV),)
+    assert clone.read_all() == (stamped(UV),)
     clone.undo()
-    assert later.all() == early.all() == ()
+    assert later.read_all() == early.read_all() == ()

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from travois.memory.dreaming import lock as night
-from travois.memory.dreaming.lock import Claim, Gates, Night, Seen
+from travois.memory.dreaming.lock import DreamClaim, DreamConditions, DreamLock, DreamLockState
 from travois.sessions import lock
 
 NOW = 1_800_000_000.0
@@ -50,18 +50,18 @@ def go(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def begun(folder: Path, dream: str = "d1") -> Night:
-    mine = night.begin(folder, dream, seen=night.look(folder))
+def begun(folder: Path, dream: str = "d1") -> DreamLock:
+    mine = night.claim_dream(folder, dream, seen=night.read_lock_state(folder))
     assert mine is not None
     return mine
 
 
-def left(folder: Path, holder: lock.LockHolder, *, age: float) -> Seen:
+def left(folder: Path, holder: lock.LockHolder, *, age: float) -> DreamLockState:
     """What a process left behind that claimed the night so long ago and never ended it."""
-    path = folder / night.NAME
-    path.write_bytes(msgspec.json.encode(Claim(holder, "d0", before=0)))
+    path = folder / night.LOCK_FILE
+    path.write_bytes(msgspec.json.encode(DreamClaim(holder, "d0", before=0)))
     os.utime(path, (NOW - age, NOW - age))
-    return night.look(folder)
+    return night.read_lock_state(folder)
 
 
 def test_nothing_is_counted_while_a_cheaper_gate_is_closed(tmp_path: Path) -> None:
@@ -71,54 +71,59 @@ def test_nothing_is_counted_while_a_cheaper_gate_is_closed(tmp_path: Path) -> No
         asked.append(since)
         return 4
 
-    def tried(gates: Gates, *, now: float) -> Seen | str:
-        return night.gate(tmp_path, gates, now=now, sessions=sessions)
+    def tried(gates: DreamConditions, *, now: float) -> DreamLockState | str:
+        return night.check_dream_conditions(tmp_path, gates, now=now, sessions=sessions)
 
-    assert tried(Gates(enabled=False), now=NOW) == "dreaming is turned off"
-    begun(tmp_path).done()
-    last = night.look(tmp_path).last
+    assert tried(DreamConditions(enabled=False), now=NOW) == "dreaming is turned off"
+    begun(tmp_path).complete()
+    last = night.read_lock_state(tmp_path).last_time
     assert (
-        tried(Gates(), now=last + HOUR)
+        tried(DreamConditions(), now=last + HOUR)
         == "1.0 of 24 hours have passed since the last consolidation"
     )
     assert asked == []
-    assert tried(Gates(), now=last + 25 * HOUR) == (
+    assert tried(DreamConditions(), now=last + 25 * HOUR) == (
         "4 of 5 sessions have run since the last consolidation"
     )
-    os.utime(tmp_path / night.SCANNED, (last + 25 * HOUR,) * 2)
-    told = tried(Gates(sessions=3), now=last + 25 * HOUR + 599)
+    os.utime(tmp_path / night.SCAN_STAMP_FILE, (last + 25 * HOUR,) * 2)
+    told = tried(DreamConditions(sessions=3), now=last + 25 * HOUR + 599)
     assert told == "sessions were last counted less than 10 minutes ago"
-    assert tried(Gates(sessions=3), now=last + 25 * HOUR + 601) == night.look(tmp_path)
+    assert tried(DreamConditions(sessions=3), now=last + 25 * HOUR + 601) == night.read_lock_state(
+        tmp_path
+    )
     assert asked == [last, last]
 
 
 def test_the_time_of_the_file_is_the_time_of_the_last_consolidation(tmp_path: Path) -> None:
-    assert night.look(tmp_path) == Seen()
+    assert night.read_lock_state(tmp_path) == DreamLockState()
     first = begun(tmp_path)
-    assert night.look(tmp_path).running(NOW)
-    assert night.look(tmp_path).last == 0
-    first.done()
-    since = night.look(tmp_path).claim
+    assert night.read_lock_state(tmp_path).is_running(NOW)
+    assert night.read_lock_state(tmp_path).last_time == 0
+    first.complete()
+    since = night.read_lock_state(tmp_path).claim
     assert since is not None
-    assert (tmp_path / night.NAME).stat().st_mtime == pytest.approx(since.holder.since)
-    assert not night.look(tmp_path).running(NOW)
+    assert (tmp_path / night.LOCK_FILE).stat().st_mtime == pytest.approx(since.holder.since)
+    assert not night.read_lock_state(tmp_path).is_running(NOW)
 
 
 def test_a_night_that_fails_leaves_the_time_as_it_was(tmp_path: Path) -> None:
-    begun(tmp_path).undo()
-    assert (night.look(tmp_path).last, (tmp_path / night.NAME).stat().st_mtime) == (0, 0)
-    begun(tmp_path).done()
-    before = (tmp_path / night.NAME).stat().st_mtime_ns
-    begun(tmp_path).undo()
-    assert (tmp_path / night.NAME).stat().st_mtime_ns == before
-    assert begun(tmp_path).held()
+    begun(tmp_path).roll_back()
+    assert (
+        night.read_lock_state(tmp_path).last_time,
+        (tmp_path / night.LOCK_FILE).stat().st_mtime,
+    ) == (0, 0)
+    begun(tmp_path).complete()
+    before = (tmp_path / night.LOCK_FILE).stat().st_mtime_ns
+    begun(tmp_path).roll_back()
+    assert (tmp_path / night.LOCK_FILE).stat().st_mtime_ns == before
+    assert begun(tmp_path).is_held()
 
 
 def test_who_saw_an_older_state_comes_too_late(tmp_path: Path) -> None:
-    seen = night.look(tmp_path)
-    begun(tmp_path).done()
-    assert night.begin(tmp_path, "d2", seen=seen) is None
-    begun(tmp_path).undo()
+    seen = night.read_lock_state(tmp_path)
+    begun(tmp_path).complete()
+    assert night.claim_dream(tmp_path, "d2", seen=seen) is None
+    begun(tmp_path).roll_back()
 
 
 def test_twenty_at_once_dream_one_dream(tmp_path: Path) -> None:
@@ -132,21 +137,21 @@ def test_twenty_at_once_dream_one_dream(tmp_path: Path) -> None:
 
 
 def test_the_night_of_a_killed_process_can_be_claimed_again(tmp_path: Path) -> None:
-    begun(tmp_path).done()
-    before = night.look(tmp_path)
+    begun(tmp_path).complete()
+    before = night.read_lock_state(tmp_path)
     other = dreamer(tmp_path, "d2", "sleep")
     heard(other)
     go(other)
     assert heard(other) == "mine"
-    assert night.look(tmp_path).running(NOW)
-    assert night.begin(tmp_path, "d3", seen=night.look(tmp_path)) is None
+    assert night.read_lock_state(tmp_path).is_running(NOW)
+    assert night.claim_dream(tmp_path, "d3", seen=night.read_lock_state(tmp_path)) is None
     other.send_signal(signal.SIGKILL)
     other.communicate()
-    seen = night.look(tmp_path)
-    assert (seen.running(NOW), seen.last) == (False, before.last)
+    seen = night.read_lock_state(tmp_path)
+    assert (seen.is_running(NOW), seen.last_time) == (False, before.last_time)
     again = begun(tmp_path, "d3")
-    again.undo()
-    assert (tmp_path / night.NAME).stat().st_mtime_ns == before.stamp
+    again.roll_back()
+    assert (tmp_path / night.LOCK_FILE).stat().st_mtime_ns == before.stamp
 
 
 ME = lock.describe_this_process()
@@ -169,9 +174,15 @@ def test_a_claim_is_stale_after_an_hour_and_only_if_its_process_is_gone(
     tmp_path: Path, holder: lock.LockHolder, age: float, dreams: bool, opens: bool
 ) -> None:
     seen = left(tmp_path, holder, age=age)
-    assert seen.running(NOW) == dreams
+    assert seen.is_running(NOW) == dreams
     assert (
-        isinstance(night.gate(tmp_path, Gates(), now=NOW, sessions=lambda since: 9), Seen) == opens
+        isinstance(
+            night.check_dream_conditions(
+                tmp_path, DreamConditions(), now=NOW, sessions=lambda since: 9
+            ),
+            DreamLockState,
+        )
+        == opens
     )
 
 
@@ -181,14 +192,14 @@ def test_where_files_cannot_be_locked_the_last_to_claim_has_the_night(
     def unsupported(fd: int, operation: int) -> None:
         raise OSError(38, "not here")
 
-    seen = night.look(tmp_path)
+    seen = night.read_lock_state(tmp_path)
     monkeypatch.setattr("fcntl.flock", unsupported)
     monkeypatch.setattr("time.sleep", lambda seconds: left(tmp_path, GONE, age=0))
-    assert night.begin(tmp_path, "d1", seen=seen) is None
+    assert night.claim_dream(tmp_path, "d1", seen=seen) is None
 
 
 def test_damage_is_a_night_of_which_only_the_time_is_known(tmp_path: Path) -> None:
-    (tmp_path / night.NAME).write_bytes(b"\x00\xff not ours")
-    os.utime(tmp_path / night.NAME, (NOW, NOW))
-    assert night.look(tmp_path) == Seen(None, round(NOW * 1e9))
-    begun(tmp_path).done()
+    (tmp_path / night.LOCK_FILE).write_bytes(b"\x00\xff not ours")
+    os.utime(tmp_path / night.LOCK_FILE, (NOW, NOW))
+    assert night.read_lock_state(tmp_path) == DreamLockState(None, round(NOW * 1e9))
+    begun(tmp_path).complete()

@@ -20,19 +20,25 @@ from travois.core.models import compute_cost
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.engine.agent import Agent, SmallModel
-from travois.memory.memory import Anchor, Memory, Put
-from travois.memory.recall_text import MOST, RECALLED, mark, render, useful
-from travois.memory.store import FolderMemories
-from travois.prompt.briefing import again
+from travois.memory.memory import FileAnchor, Memory, PutMemory
+from travois.memory.recall_text import (
+    MAX_RECALL_TOKENS,
+    RECALLED_TAG,
+    digest_memory,
+    filter_useful,
+    render_recalled,
+)
+from travois.memory.store import FolderMemoryStore
+from travois.prompt.briefing import rebuild_briefing
 from travois.providers.replies import ApiError
 from travois.testing import Scripted, call, say
 
 DEPLOY = Memory("deploys", "Deploys happen on Tuesdays.", "project", "Deploys happen on Tuesdays.")
 
 
-def remembering(folder: Path, *memories: Memory, **more: Any) -> tuple[Agent, FolderMemories]:
+def remembering(folder: Path, *memories: Memory, **more: Any) -> tuple[Agent, FolderMemoryStore]:
     held = store(folder)
-    held.apply([Put(memory) for memory in memories], why="test")
+    held.apply([PutMemory(memory) for memory in memories], why="test")
     one = agent(folder, say("ok"), session=begun(), **more)
     with_parts(one, memories=held)
     return one, held
@@ -44,7 +50,7 @@ def notes(one: Agent) -> list[str]:
 
 
 def recalled(one: Agent) -> list[str]:
-    return [text for text in notes(one) if text.startswith(RECALLED)]
+    return [text for text in notes(one) if text.startswith(RECALLED_TAG)]
 
 
 def test_what_fits_a_prompt_stands_before_it_and_is_said_once(tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ def test_a_memory_that_changed_is_said_again(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, DEPLOY)
     play(one, "when are deploys?")
     changed = Memory("deploys", "Deploys are on Fridays.", "project", "Deploys are on Fridays.")
-    held.apply([Put(changed)], why="test")
+    held.apply([PutMemory(changed)], why="test")
     play(one, "so when are deploys?")
     assert ["Tuesdays" in recalled(one)[0], "Fridays" in recalled(one)[1]] == [True, True]
 
@@ -79,7 +85,7 @@ def test_no_request_ever_changes_what_an_earlier_one_said(tmp_path: Path) -> Non
     for number, prompt in enumerate(("when are deploys?", "and tests?", "and who reviews?")):
         play(one, prompt)
         body = f"Reviews are by Kim {number}."
-        held.apply([Put(Memory(f"reviews-{number}", body, "project", body))], why="test")
+        held.apply([PutMemory(Memory(f"reviews-{number}", body, "project", body))], why="test")
     for before, after in pairwise(request.body for request in model.requests):
         assert _said(after).startswith(_said(before))
 
@@ -94,7 +100,7 @@ def _said(body: bytes) -> str:
 def test_the_index_is_told_at_the_start_and_then_what_changed_in_it(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, DEPLOY)
     play(one, "go")
-    held.apply([Put(Memory("kim", "Kim reviews.", "project", "Kim reviews."))], why="test")
+    held.apply([PutMemory(Memory("kim", "Kim reviews.", "project", "Kim reviews."))], why="test")
     play(one, "on")
     play(one, "on")
     first, change = (text for text in notes(one) if text.startswith("<memory-index"))
@@ -106,7 +112,7 @@ def test_the_index_is_told_at_the_start_and_then_what_changed_in_it(tmp_path: Pa
 
 def test_after_a_compaction_the_index_is_there_again(tmp_path: Path) -> None:
     one, _ = remembering(tmp_path, DEPLOY)
-    assert "Deploys happen on Tuesdays." in extract_text(again(one))
+    assert "Deploys happen on Tuesdays." in extract_text(rebuild_briefing(one))
 
 
 def test_what_is_recalled_is_bounded(tmp_path: Path) -> None:
@@ -114,8 +120,8 @@ def test_what_is_recalled_is_bounded(tmp_path: Path) -> None:
         Memory(f"deploy-{n}", f"Deploys {n}.", "project", f"Deploys of kind {n}. " * 300)
         for n in range(9)
     ]
-    assert estimate_tokens(render(many, {})) <= MOST + 50
-    assert render(many, {}).endswith("</memory>\n</memories>")
+    assert estimate_tokens(render_recalled(many, {})) <= MAX_RECALL_TOKENS + 50
+    assert render_recalled(many, {}).endswith("</memory>\n</memories>")
 
 
 def test_a_memory_closes_nothing_and_stays_data(tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_a_memory_of_a_file_that_changed_says_so(tmp_path: Path) -> None:
         "deploy.sh deploys.",
         "project",
         "deploy.sh deploys to port 9099.",
-        anchors=(Anchor("deploy.sh", "0" * 64),),
+        anchors=(FileAnchor("deploy.sh", "0" * 64),),
     )
     one, _ = remembering(tmp_path, old)
     play(one, "how does deploy.sh do deploys?")
@@ -147,8 +153,8 @@ def test_how_to_use_a_tool_in_use_is_left_out_and_a_warning_is_not() -> None:
     usage = Memory("bash-usage", "Bash usage: flags of Bash", "reference", "Bash has flags.")
     warning = Memory("bash-trap", "Bash usage trap", "reference", "Bash usage: it hangs on a tty.")
     used = ViewItem(1, Assistant(call("Bash", command="ls").content, "calls"))
-    assert useful([usage, warning], [used]) == (warning,)
-    assert useful([usage, warning], []) == (usage, warning)
+    assert filter_useful([usage, warning], [used]) == (warning,)
+    assert filter_useful([usage, warning], []) == (usage, warning)
 
 
 def test_nobody_but_a_person_is_reminded(tmp_path: Path) -> None:
@@ -202,7 +208,7 @@ def test_none_may_be_chosen(tmp_path: Path) -> None:
 def test_a_model_that_takes_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.memory.recall.PATIENCE", 0.01)
+    monkeypatch.setattr("travois.memory.recall.RECALL_CHOICE_SECONDS", 0.01)
 
     class Slow(Scripted):
         def stream(self, request: Any) -> Any:
@@ -223,4 +229,4 @@ class _never:  # noqa: N801 - stands in for a stream that nobody answers
 
 
 def test_the_mark_is_of_what_is_shown() -> None:
-    assert mark(DEPLOY) != mark(Memory("deploys", "d", "project", "other"))
+    assert digest_memory(DEPLOY) != digest_memory(Memory("deploys", "d", "project", "other"))

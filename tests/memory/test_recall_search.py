@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.memory.asked import MEMORIES, PROMPTS
-from travois.memory.memory import Memory, Put
-from travois.memory.recall import CANDIDATES, MOST
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.memory import Memory, PutMemory
+from travois.memory.recall import MAX_RECALL_CANDIDATES, MAX_RECALLED_MEMORIES
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.search.embedder import NoEmbedder, find_embedder
 from travois.search.index import SearchIndex
 from travois.sessions.home import Project, TravoisHome
@@ -27,7 +27,7 @@ class Figures(msgspec.Struct):
     """Prompts that nothing helps with, and that are shown something."""
 
 
-def opened(folder: Path, way: Way) -> FolderMemories:
+def opened(folder: Path, way: Way) -> FolderMemoryStore:
     embedder = find_embedder(folder / "stamp.json") if way == "meaning" else None
     if isinstance(embedder, NoEmbedder):
         pytest.skip(embedder.why)
@@ -37,15 +37,18 @@ def opened(folder: Path, way: Way) -> FolderMemories:
         TravoisHome(folder), project, consent={"project": "auto"}, index=index, trusted=True
     )
     held.apply(
-        [Put(Memory(name, text, "project", text)) for name, text in MEMORIES.items()], why=""
+        [PutMemory(Memory(name, text, "project", text)) for name, text in MEMORIES.items()], why=""
     )
     return held
 
 
-def measured(held: FolderMemories) -> Figures:
+def measured(held: FolderMemoryStore) -> Figures:
     figures = Figures()
     for text, wanted in PROMPTS:
-        names = {memory.name for memory in held.search(text, limit=CANDIDATES)[:MOST]}
+        names = {
+            memory.name
+            for memory in held.search(text, limit=MAX_RECALL_CANDIDATES)[:MAX_RECALLED_MEMORIES]
+        }
         figures.shown += len(names)
         figures.right += len(names & set(wanted))
         figures.wanted += len(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.memory.settle import said_scope, scope_of
+from travois.memory.settle import find_wish_scope, parse_scope_words
 
 EVERYWHERE = """
 always use bun, in all my projects
@@ -61,32 +61,32 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize("text", lines(EVERYWHERE))
 def test_words_about_all_projects_mean_the_person(text: str) -> None:
-    assert said_scope(text) == "user"
+    assert parse_scope_words(text) == "user"
 
 
 @pytest.mark.parametrize("text", lines(HERE))
 def test_words_about_this_place_mean_the_project(text: str) -> None:
-    assert said_scope(text) == "project"
+    assert parse_scope_words(text) == "project"
 
 
 @pytest.mark.parametrize("text", lines(UNSAID))
 def test_words_about_neither_leave_it_open(text: str) -> None:
-    assert said_scope(text) is None
+    assert parse_scope_words(text) is None
 
 
 def test_the_words_of_the_wish_count_before_those_around_it() -> None:
     sentence = "In this project use pnpm, but in all my other projects always use bun"
-    assert scope_of("in all my other projects always use bun", sentence) == "user"
-    assert scope_of("In this project use pnpm", sentence) == "project"
+    assert find_wish_scope("in all my other projects always use bun", sentence) == "user"
+    assert find_wish_scope("In this project use pnpm", sentence) == "project"
 
 
 def test_what_is_said_next_about_it_counts_and_other_talk_does_not() -> None:
     wish = "Always use bun."
-    assert scope_of(wish, wish, after="That goes for all my projects. Now go on.") == "user"
-    assert scope_of(wish, wish, after="How many of all my projects build today?") is None
+    assert find_wish_scope(wish, wish, after="That goes for all my projects. Now go on.") == "user"
+    assert find_wish_scope(wish, wish, after="How many of all my projects build today?") is None
 
 
 def test_a_line_above_a_list_speaks_for_it() -> None:
     text = "Rules for all my projects:\n- always use bun\n- never push on Fridays\n\nFix the test."
-    assert scope_of("never push on Fridays", "never push on Fridays", message=text) == "user"
-    assert scope_of("Fix the test.", "Fix the test.", message=text) is None
+    assert find_wish_scope("never push on Fridays", "never push on Fridays", message=text) == "user"
+    assert find_wish_scope("Fix the test.", "Fix the test.", message=text) is None

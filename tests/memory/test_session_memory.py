@@ -12,7 +12,7 @@ import pytest
 
 from tests.search.hashed import Hashed
 from travois.compose.memory import LazyMemories, open_memories_here
-from travois.memory.memory import Memory, Put
+from travois.memory.memory import Memory, PutMemory
 from travois.search import embedder as minilm
 from travois.sessions.home import TravoisHome, identify_project
 from travois.settings.load import load_settings
@@ -31,7 +31,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LazyMemories:
     monkeypatch.setattr(minilm, "find_embedder", find)
     project = identify_project(home, str(folder))
     held = LazyMemories(home, project, load_settings(home, project.root, environ={}))
-    puts = [Put(Memory(f"m-{n}", f"fact {n} on topic {n}", "project")) for n in range(MANY)]
+    puts = [PutMemory(Memory(f"m-{n}", f"fact {n} on topic {n}", "project")) for n in range(MANY)]
     held.apply(puts, why="test")
     return held
 
@@ -43,10 +43,10 @@ def searched(held: LazyMemories, work: Sequence[str]) -> list[Callable[[], Await
     async def main() -> None:
         for text in work:
             await anyio.to_thread.run_sync(partial(held.search, text, limit=5))
-        waits = held.waiting()
+        waits = held.count_unembedded()
         for job in jobs:
             await job()
-        assert (waits, held.waiting()) == (MANY - 64, 0)
+        assert (waits, held.count_unembedded()) == (MANY - 64, 0)
 
     anyio.run(main)
     return jobs

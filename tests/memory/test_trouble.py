@@ -14,27 +14,27 @@ from msgspec.structs import replace
 
 from tests.memory.test_memories import PORT, UV, opened, stamped
 from travois.core.errors import UserError
-from travois.memory.memory import Drop, Memory, Put
-from travois.memory.store import FolderMemories
+from travois.memory.memory import DropMemory, Memory, PutMemory
+from travois.memory.store import FolderMemoryStore
 
 
 @pytest.fixture
-def memories(tmp_path: Path) -> FolderMemories:
+def memories(tmp_path: Path) -> FolderMemoryStore:
     return opened(tmp_path)
 
 
 @pytest.fixture
-def folder(memories: FolderMemories) -> Path:
+def folder(memories: FolderMemoryStore) -> Path:
     memories.add(UV)
     return memories.folders()["project"]
 
 
-def whats(memories: FolderMemories) -> dict[str, str]:
-    return {os.path.basename(flaw.where): flaw.what for flaw in memories.flaws()}
+def whats(memories: FolderMemoryStore) -> dict[str, str]:
+    return {os.path.basename(flaw.where): flaw.what for flaw in memories.find_flaws()}
 
 
 def test_files_that_are_no_memories_are_told_and_left_alone(
-    memories: FolderMemories, folder: Path
+    memories: FolderMemoryStore, folder: Path
 ) -> None:
     junk = {
         "binary.md": b"\x7fELF\0\1\2",
@@ -58,11 +58,13 @@ def test_files_that_are_no_memories_are_told_and_left_alone(
         "pipe.md": "a memory cannot be read: it is not a regular file",
         "MEMORY.md": "the index does not match the memories",
     }
-    assert all(flaw.fix for flaw in memories.flaws())
+    assert all(flaw.fix for flaw in memories.find_flaws())
     names = ["READ ME", "front", "latin", "long", "use-uv"]
-    assert [one.name for one in memories.all()] == names
+    assert [one.name for one in memories.read_all()] == names
     assert [one.name for one in memories.search("loud", limit=5)] == ["READ ME"]
-    done = memories.apply([Put(PORT), Put(replace(PORT, name="binary")), Drop("huge")], why="w")
+    done = memories.apply(
+        [PutMemory(PORT), PutMemory(replace(PORT, name="binary")), DropMemory("huge")], why="w"
+    )
     assert done.refused == ()
     memories.undo(done.id)
     assert {name: (folder / name).read_bytes() for name in junk} == junk
@@ -71,28 +73,30 @@ def test_files_that_are_no_memories_are_told_and_left_alone(
 
 
 def test_a_file_that_a_person_called_by_an_odd_name_can_be_changed(
-    memories: FolderMemories, folder: Path
+    memories: FolderMemoryStore, folder: Path
 ) -> None:
     (folder / "READ ME.md").write_text("Loud.\n")
     told = memories.get("READ ME")
-    assert memories.apply([Put(replace(told, body="Quiet."))], why="w").refused == ()
+    assert memories.apply([PutMemory(replace(told, body="Quiet."))], why="w").refused == ()
     assert memories.get("READ ME").body == "Quiet."
-    assert memories.apply([Put(replace(told, name="read me"))], why="w").refused == (
+    assert memories.apply([PutMemory(replace(told, name="read me"))], why="w").refused == (
         "read me: READ ME exists and differs only in case; use that name",
     )
 
 
-def test_a_name_that_is_not_text_is_told(memories: FolderMemories, folder: Path) -> None:
+def test_a_name_that_is_not_text_is_told(memories: FolderMemoryStore, folder: Path) -> None:
     with open(os.fsencode(folder) + b"/caf\xe9.md", "wb") as file:
         file.write(b"x")
-    assert next(flaw.what for flaw in memories.flaws()) == (
+    assert next(flaw.what for flaw in memories.find_flaws()) == (
         "a memory cannot be read: its name is not valid UTF-8"
     )
-    assert memories.apply([Put(PORT)], why="w").refused == ()
-    assert [one.name for one in memories.all()] == ["port", "use-uv"]
+    assert memories.apply([PutMemory(PORT)], why="w").refused == ()
+    assert [one.name for one in memories.read_all()] == ["port", "use-uv"]
 
 
-def test_links_are_never_followed(memories: FolderMemories, folder: Path, tmp_path: Path) -> None:
+def test_links_are_never_followed(
+    memories: FolderMemoryStore, folder: Path, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret.md"
     secret.write_text("Private.\n")
     outside = tmp_path / "outside"
@@ -102,29 +106,29 @@ def test_links_are_never_followed(memories: FolderMemories, folder: Path, tmp_pa
     (folder / "pinned").symlink_to(outside)
     (folder / "topics").symlink_to(outside)
     (folder / "inbox").symlink_to(outside)
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
     assert whats(memories) == {
         "port.md": "a memory cannot be read: it is a symbolic link, and links are not followed",
         "pinned": "the folder is ignored: it is a symbolic link, and links are not followed",
         "topics": "the folder is ignored: it is a symbolic link, and links are not followed",
     }
-    done = memories.apply([Put(PORT), Put(replace(UV, body="More."))], why="w")
+    done = memories.apply([PutMemory(PORT), PutMemory(replace(UV, body="More."))], why="w")
     assert done.refused == ("port: it is a symbolic link, and links are not followed",)
     with pytest.raises(UserError, match="it is a symbolic link"):
         memories.add(replace(PORT, name="mine", pinned=True))
     with pytest.raises(UserError, match="it is a symbolic link"):
-        memories.propose([Put(PORT)], why="w")
-    many = [Put(Memory(f"m{n}", "x" * 100, "project")) for n in range(250)]
+        memories.propose([PutMemory(PORT)], why="w")
+    many = [PutMemory(Memory(f"m{n}", "x" * 100, "project")) for n in range(250)]
     with pytest.raises(UserError, match="it is a symbolic link"):
         memories.apply(many, why="an index of several pages")
-    assert [one.name for one in memories.all()] == ["use-uv"]
+    assert [one.name for one in memories.read_all()] == ["use-uv"]
     assert [path.name for path in outside.iterdir()] == ["more.md"]
     assert secret.read_text() == "Private.\n"
     assert (folder / "port.md").is_symlink()
 
 
 def test_what_lies_where_the_index_belongs_is_kept_beside_it(
-    memories: FolderMemories, folder: Path
+    memories: FolderMemoryStore, folder: Path
 ) -> None:
     (folder / "MEMORY.md").write_bytes(b"\0\xff junk")
     assert memories.index().endswith("MEMORY.md:\n- [use-uv](use-uv.md): Use uv, never pip\n")
@@ -140,11 +144,11 @@ def test_what_lies_where_the_index_belongs_is_kept_beside_it(
     assert (folder / "MEMORY.md").read_text() == "- [use-uv](use-uv.md): Use uv, never pip\n"
 
 
-def test_a_folder_that_cannot_be_is_told(memories: FolderMemories, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_is_told(memories: FolderMemoryStore, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
-    assert (memories.all(), memories.search("x", limit=3), memories.index()) == ((), (), "")
+    assert (memories.read_all(), memories.search("x", limit=3), memories.index()) == ((), (), "")
     with pytest.raises(UserError, match="Memory cannot be written"):
-        memories.apply([Put(UV)], why="w")
+        memories.apply([PutMemory(UV)], why="w")
 
 
 @pytest.fixture
@@ -166,11 +170,13 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_read(humble: Path) -> No
     folder.chmod(0o500)
     assert whats(memories) == {folder.name: "the folder is not writable"}
     with pytest.raises(UserError, match="Memory cannot be written"):
-        memories.apply([Put(PORT), Put(replace(PORT, name="mine", scope="user"))], why="w")
-    assert opened(humble).all() == (stamped(UV),)
+        memories.apply(
+            [PutMemory(PORT), PutMemory(replace(PORT, name="mine", scope="user"))], why="w"
+        )
+    assert opened(humble).read_all() == (stamped(UV),)
     memories.add(replace(PORT, scope="user"))
     folder.chmod(0o700)
-    assert [one.name for one in opened(humble).all()] == ["use-uv", "port"]
+    assert [one.name for one in opened(humble).read_all()] == ["use-uv", "port"]
 
 
 def test_memories_are_read_where_nothing_may_be_written(humble: Path) -> None:
@@ -179,9 +185,9 @@ def test_memories_are_read_where_nothing_may_be_written(humble: Path) -> None:
     for place in places:
         place.chmod(0o500)
     memories = opened(humble)
-    assert memories.all() == (stamped(UV),)
+    assert memories.read_all() == (stamped(UV),)
     assert [one.name for one in memories.search("pip packages", limit=3)] == ["use-uv"]
-    memories.used(["use-uv"])
+    memories.count_recalls(["use-uv"])
     with pytest.raises(UserError, match="Memory cannot be written"):
         memories.forget("use-uv")
     for place in places:
@@ -208,7 +214,10 @@ def test_a_disk_that_is_full_at_any_step_loses_nothing(tiny: Path) -> None:
         kept, full = list[str](), ""
         while not full:
             name = f"m{len(kept)}"
-            wanted = [Put(Memory(name, "d", "project", "x" * 3_000)), Put(replace(UV, body=name))]
+            wanted = [
+                PutMemory(Memory(name, "d", "project", "x" * 3_000)),
+                PutMemory(replace(UV, body=name)),
+            ]
             try:
                 memories.apply(wanted, why="w")
                 kept.append(name)
@@ -217,16 +226,16 @@ def test_a_disk_that_is_full_at_any_step_loses_nothing(tiny: Path) -> None:
         assert full == "the disk is full"
         ballast.unlink()
         again = opened(tiny)
-        found = {one.name: one.body for one in again.all()}
+        found = {one.name: one.body for one in again.read_all()}
         assert sorted(found) == sorted((*kept, *(["use-uv"] if kept else [])))
         assert not kept or found["use-uv"] == kept[-1]
         again.add(PORT)
-        assert again.flaws() == []
+        assert again.find_flaws() == []
         rmtree(tiny / "home")
 
 
 def test_a_damaged_history_is_read_as_far_as_it_goes(
-    memories: FolderMemories, folder: Path, tmp_path: Path
+    memories: FolderMemoryStore, folder: Path, tmp_path: Path
 ) -> None:
     memories.add(PORT)
     journal = tmp_path / "home/memory/.history/journal.jsonl"
@@ -235,21 +244,21 @@ def test_a_damaged_history_is_read_as_far_as_it_goes(
         b"\0junk\n" + lines[0][:50] + b"\n" + b"".join(lines[2:]) + b'{"state":"beg'
     )
     again = opened(tmp_path)
-    assert again.all() == (stamped(PORT), stamped(UV))
+    assert again.read_all() == (stamped(PORT), stamped(UV))
     assert [one.why for one in again.history()] == ["added by hand"]
     again.forget("port")
     assert [one.why for one in again.history()] == ["forgotten", "edited outside", "added by hand"]
     journal.unlink()
-    assert again.all() == (stamped(UV),)
+    assert again.read_all() == (stamped(UV),)
     assert again.history() == []
     again.add(PORT)
     assert [one.why for one in again.history()] == ["added by hand", "edited outside"]
 
 
 def test_a_lost_version_is_not_undone(
-    memories: FolderMemories, folder: Path, tmp_path: Path
+    memories: FolderMemoryStore, folder: Path, tmp_path: Path
 ) -> None:
-    done = memories.apply([Put(replace(UV, body="Otherwise."))], why="w")
+    done = memories.apply([PutMemory(replace(UV, body="Otherwise."))], why="w")
     name = memories.history()[0].files[0].before
     blob = tmp_path / "home/memory/.history/blobs" / name[:2] / name[2:]
     blob.write_bytes(b"damaged")

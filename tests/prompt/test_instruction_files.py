@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from travois.prompt.instruction_files import Library, Places
+from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
 from travois.sessions.home import TravoisHome
 from travois.settings.load import load_settings
 
@@ -27,9 +27,9 @@ class Disk:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def library(self, **more: Any) -> Library:
+    def library(self, **more: Any) -> InstructionLibrary:
         hidden = more.pop("hidden", lambda path: False)
-        places = Places(
+        places = InstructionPlaces(
             str(self.cwd),
             str(self.top / "code" / "app"),
             own=str(self.top / "state"),
@@ -39,7 +39,7 @@ class Disk:
             etc=self.top / "etc",
             **more,
         )
-        return Library(places, hidden=hidden)
+        return InstructionLibrary(places, hidden=hidden)
 
     def names(self, **more: Any) -> list[str]:
         return [self.short(file.path) for file in self.library(**more).load_always().files]
@@ -185,8 +185,8 @@ def test_the_users_own_files_may_import_from_anywhere(disk: Disk) -> None:
 
 def test_a_home_that_is_above_the_project_is_read_once_and_as_the_users(disk: Disk) -> None:
     disk.put({"code/.claude/CLAUDE.md": "Mine.\n"})
-    library = Library(
-        Places(str(disk.cwd), str(disk.cwd), claude=str(disk.top / "code/.claude")),
+    library = InstructionLibrary(
+        InstructionPlaces(str(disk.cwd), str(disk.cwd), claude=str(disk.top / "code/.claude")),
         hidden=lambda path: False,
     )
     found = [file for file in library.load_always().files if file.path.startswith(str(disk.top))]

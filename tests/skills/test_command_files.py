@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from travois.sessions.home import TravoisHome
-from travois.skills.command_files import commands
+from travois.skills.command_files import load_commands
 
 
 def put(path: Path, text: str) -> None:
@@ -24,7 +24,9 @@ def test_the_nearest_counts_and_folders_are_part_of_the_name(tmp_path: Path) -> 
     put(person / ".config/opencode/command/test.md", "Test $1.")
     home = TravoisHome(tmp_path / "home")
     put(home.path / "commands/own.md", "Own.")
-    found, notices = commands(home, str(root), str(root / "sub"), environ={"HOME": str(person)})
+    found, notices = load_commands(
+        home, str(root), str(root / "sub"), environ={"HOME": str(person)}
+    )
     assert notices == ()
     assert {name: one.body for name, one in found.items()} == {
         "fix": "Fix, says the folder.",
@@ -44,7 +46,7 @@ def test_flawed_files_are_told_and_left_out(tmp_path: Path) -> None:
     put(folder / "bad.toml", "prompt = ")
     (folder / "binary.md").write_bytes(b"\xff\xfe\x00")
     (folder / "out.md").symlink_to(tmp_path / "secret.md")
-    found, notices = commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ={})
+    found, notices = load_commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ={})
     assert list(found) == ["good"]
     assert [notice.partition(" is ignored: ")[0] for notice in notices] == [
         str(folder / name) for name in ("bad.toml", "binary.md", "out.md")
@@ -60,7 +62,7 @@ def test_what_opencode_lets_an_agent_do_an_agent_does(tmp_path: Path) -> None:
     table = '{"command": {"all": {"template": "All.", "description": "Do: all", "subtask": true}}}'
     put(person / ".config/opencode/opencode.json", table)
     environ = {"HOME": str(person)}
-    found, _ = commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ=environ)
+    found, _ = load_commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ=environ)
     assert {name: (one.agent, one.model) for name, one in found.items()} == {
         "look": ("scout", "a/b"),
         "stay": ("", ""),
@@ -77,6 +79,6 @@ def test_a_projects_command_brings_neither_rules_nor_hooks(tmp_path: Path) -> No
     put(root / ".claude/commands/theirs.md", f"---\n{head}---\nTheirs.")
     put(person / ".claude/commands/mine.md", f"---\n{head}---\nMine.")
     environ = {"HOME": str(person)}
-    found, _ = commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ=environ)
+    found, _ = load_commands(TravoisHome(tmp_path / "home"), str(root), str(root), environ=environ)
     told = {name: (one.allowed, one.denied, one.hooks) for name, one in found.items()}
     assert told == {"theirs": ("", "Edit", {}), "mine": ("Bash", "Edit", {"Stop": []})}

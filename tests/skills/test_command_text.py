@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from travois.skills.command_text import Custom, Part, filled, parse, parse_table
+from travois.skills.command_text import (
+    CommandPart,
+    CustomCommand,
+    fill_command,
+    parse_command,
+    parse_command_table,
+)
 
 
 def text(body: str, typed: str, **variables: str) -> str:
-    parts = filled(parse("do", body, origin="do.md"), typed, variables)
+    parts = fill_command(parse_command("do", body, origin="do.md"), typed, variables)
     return "|".join(part.text for part in parts if part.text)
 
 
@@ -34,44 +40,44 @@ def test_what_was_typed_takes_its_places(body: str, typed: str, shown: str) -> N
 
 def test_arguments_may_have_names() -> None:
     body = "---\narguments: [issue, branch]\n---\nFix $issue on $branch, not $other."
-    custom = parse("fix", body, origin="fix.md")
+    custom = parse_command("fix", body, origin="fix.md")
     assert custom.hint == "[issue] [branch]"
-    assert filled(custom, "12 main", {}) == (Part("Fix 12 on main, not $other."),)
+    assert fill_command(custom, "12 main", {}) == (CommandPart("Fix 12 on main, not $other."),)
 
 
 def test_commands_and_files_are_parts_of_their_own() -> None:
     body = "Look:\n!`git diff $1`\nand @src/a.py\n```!\nls\n```\nmail me@example.org"
-    assert filled(parse("look", body, origin=""), "HEAD", {}) == (
-        Part("Look:\n"),
-        Part("git diff HEAD", "command"),
-        Part("\nand "),
-        Part("src/a.py", "file"),
-        Part("\n"),
-        Part("ls\n", "command"),
-        Part("\nmail me@example.org"),
+    assert fill_command(parse_command("look", body, origin=""), "HEAD", {}) == (
+        CommandPart("Look:\n"),
+        CommandPart("git diff HEAD", "command"),
+        CommandPart("\nand "),
+        CommandPart("src/a.py", "file"),
+        CommandPart("\n"),
+        CommandPart("ls\n", "command"),
+        CommandPart("\nmail me@example.org"),
     )
 
 
 def test_what_was_typed_runs_nothing_and_opens_nothing() -> None:
-    parts = filled(parse("say", "Say $ARGUMENTS", origin=""), "!`rm x` @secret", {})
-    assert parts == (Part("Say !`rm x` @secret"),)
+    parts = fill_command(parse_command("say", "Say $ARGUMENTS", origin=""), "!`rm x` @secret", {})
+    assert parts == (CommandPart("Say !`rm x` @secret"),)
 
 
 def test_a_file_says_what_it_is_for() -> None:
     head = "---\ndescription: Mends things\nargument-hint: <file>\n---\nMend $1.\n"
-    assert parse("mend", head, origin="x") == Custom(
+    assert parse_command("mend", head, origin="x") == CustomCommand(
         "mend", "Mend $1.", "Mends things", "<file>", origin="x"
     )
-    assert parse("mend", "Mend it all.\n", origin="x").description == "Mend it all."
+    assert parse_command("mend", "Mend it all.\n", origin="x").description == "Mend it all."
 
 
 def test_tables_have_other_places() -> None:
     table = {"prompt": "Do {{args}} with !{git log} and @{a.md}", "description": "Does"}
-    custom = parse_table("do", table, origin="do.toml")
-    assert filled(custom, "it", {}) == (
-        Part("Do it with "),
-        Part("git log", "command"),
-        Part(" and "),
-        Part("a.md", "file"),
-        Part(""),
+    custom = parse_command_table("do", table, origin="do.toml")
+    assert fill_command(custom, "it", {}) == (
+        CommandPart("Do it with "),
+        CommandPart("git log", "command"),
+        CommandPart(" and "),
+        CommandPart("a.md", "file"),
+        CommandPart(""),
     )

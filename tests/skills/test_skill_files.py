@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from travois.agents.agent_files import load_agent_types
-from travois.prompt.style_files import styles
+from travois.prompt.style_files import load_styles
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings
-from travois.skills.command_files import commands
-from travois.skills.plugins import plugins, wished
-from travois.skills.skill_files import DiskSkills, Places, wishes
+from travois.skills.command_files import load_commands
+from travois.skills.plugins import load_plugins, parse_plugin_settings
+from travois.skills.skill_files import DiskSkills, SkillPlaces, list_skill_requests
 
 
 def put(path: Path, text: str) -> None:
@@ -29,10 +29,10 @@ def skill(folder: Path, name: str, body: str = "Body.", head: str = "") -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> SkillPlaces:
     root = tmp_path / "repo"
     (root / "sub").mkdir(parents=True)
-    return Places(
+    return SkillPlaces(
         TravoisHome(tmp_path / "home"),
         str(root),
         str(root / "sub"),
@@ -42,7 +42,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def test_the_machines_come_first_then_the_users_and_folders_inside_keep_their_name(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     root = tmp_path / "repo"
     skill(tmp_path / "etc/travois", "a", "machine")
@@ -64,7 +64,7 @@ def test_the_machines_come_first_then_the_users_and_folders_inside_keep_their_na
 
 
 def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     folder = tmp_path / "repo/.claude"
     skill(tmp_path / "outside", "key", "secret")
@@ -84,11 +84,11 @@ def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
 
 
 def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     skill(tmp_path / "repo/.claude", "a", head="allowed-tools: Bash(make:*)\n")
     skill(tmp_path / "person/.claude", "mine", head="allowed-tools: Bash\n")
-    asked = list(wishes(places.root, places.cwd))
+    asked = list(list_skill_requests(places.root, places.cwd))
     assert asked == ["skill: .claude/skills/a/SKILL.md allows itself Bash(make:*)"]
 
     def found(**changes: object) -> dict[str, tuple[str, bool]]:
@@ -105,7 +105,7 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
 
 
 def test_what_hooks_of_a_projects_skill_run_is_changed_by_nobody_unasked(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     script = tmp_path / "repo/check.sh"
     put(script, "exit 0")
@@ -121,7 +121,9 @@ def test_what_hooks_of_a_projects_skill_run_is_changed_by_nobody_unasked(
     assert list(DiskSkills(agreed).load_always().skills[0].hooks) == ["Stop"]
 
 
-def test_settings_say_how_much_the_model_hears_of_a_skill(tmp_path: Path, places: Places) -> None:
+def test_settings_say_how_much_the_model_hears_of_a_skill(
+    tmp_path: Path, places: SkillPlaces
+) -> None:
     for name in ("a", "b", "c", "d"):
         skill(tmp_path / "person/.claude", name, head="when_to_use: often\n")
     said = {"b": "off", "c": "name-only", "d": "user-invocable-only"}
@@ -143,9 +145,9 @@ def plugin(folder: Path, name: str) -> Path:
     return folder
 
 
-def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places) -> None:
+def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: SkillPlaces) -> None:
     folder = plugin(tmp_path / "kit", "kit")
-    found, notices = plugins([str(folder), str(tmp_path / "none")], places.root)
+    found, notices = load_plugins([str(folder), str(tmp_path / "none")], places.root)
     assert [notice.partition(" is ignored: ")[0] for notice in notices] == [
         f"plugin {tmp_path / 'none'}"
     ]
@@ -154,8 +156,8 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
     with_it = replace(places, plugins=found)
     (one,) = DiskSkills(with_it).load_always().skills
     assert (one.name, one.allowed, one.plugin) == ("kit:plan", "Read", str(folder))
-    assert list(styles(with_it)[0]) == ["kit:terse", "explanatory", "learning"]
-    told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
+    assert list(load_styles(with_it)[0]) == ["kit:terse", "explanatory", "learning"]
+    told, _ = load_commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["kit:go"]
     known, _ = load_agent_types(
         places.home, places.root, places.cwd, trusted=False, plugins=found, environ={}
@@ -164,7 +166,7 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
 
 
 def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     claude, market = tmp_path / "person/.claude", tmp_path / "market"
     kept = claude / "plugins/cache/shop"
@@ -206,7 +208,7 @@ def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
 
 
 def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     shop = tmp_path / "shop"
     listed = [{"name": "a", "source": "./a"}, {"name": "b", "source": "./b"}, {"name": "no"}]
@@ -218,11 +220,11 @@ def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
     put(shop / "out.md", "Out.")
     put(shop / "b/x/critic.md", "---\nname: critic\ndescription: d\n---\nCriticise.")
     put(tmp_path / "off/plugin.json", '{"name": "off", "defaultEnabled": false}')
-    found, notices = plugins([str(shop), str(tmp_path / "off")], places.root)
+    found, notices = load_plugins([str(shop), str(tmp_path / "off")], places.root)
     assert notices == ("plugin b: not supported here: lspServers",)
     standing = DiskSkills(replace(places, plugins=found)).load_always()
     assert [one.name for one in standing.skills] == ["a:alone"]
-    told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
+    told, _ = load_commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["b:go"]
     known, _ = load_agent_types(
         places.home, places.root, places.cwd, trusted=False, plugins=found, environ={}
@@ -231,7 +233,7 @@ def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
 
 
 def test_what_a_plugin_asks_for_is_filled_in_and_what_is_missing_is_told(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     asked = {"url": {"default": "http://x"}, "level": {"required": True}, "token": {}}
     server = {"command": "srv", "args": ["${user_config.url}", "${user_config.level}"]}
@@ -239,17 +241,17 @@ def test_what_a_plugin_asks_for_is_filled_in_and_what_is_missing_is_told(
     tree = {"name": "kit", "userConfig": asked, "mcpServers": {"s": server}}
     put(tmp_path / "kit/plugin.json", json.dumps(tree))
     values = {"pluginConfigs.kit@shop": {"options": {"level": 3}}}
-    wishes = wished(values, keeps=str(tmp_path / "keep"))
-    ((kit,), notices) = plugins([str(tmp_path / "kit")], places.root, wishes=wishes)
+    wishes = parse_plugin_settings(values, keeps=str(tmp_path / "keep"))
+    ((kit,), notices) = load_plugins([str(tmp_path / "kit")], places.root, wishes=wishes)
     filled = {"command": "srv", "args": ["http://x", "3"], "env": {"KEEP": f"{tmp_path}/keep/kit"}}
     assert (kit.servers[0][1], notices) == ({"s": filled}, ())
     assert (tmp_path / "keep/kit").is_dir()
-    _, notices = plugins([str(tmp_path / "kit")], places.root)
+    _, notices = load_plugins([str(tmp_path / "kit")], places.root)
     assert notices == ("plugin kit needs level: set it in pluginConfigs.kit.options",)
 
 
 def test_plugins_of_a_project_and_their_hooks_wait_for_trust(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillPlaces
 ) -> None:
     plugin(places.home.path / "plugins/own", "own")
     theirs = plugin(tmp_path / "repo/.agents/plugins/theirs", "theirs")
@@ -275,10 +277,10 @@ def test_plugins_of_a_project_and_their_hooks_wait_for_trust(
     assert loaded()[1] == [own, f"{theirs}/hooks/hooks.json"]
 
 
-def test_styles_of_a_project_count_where_it_is_trusted(tmp_path: Path, places: Places) -> None:
+def test_styles_of_a_project_count_where_it_is_trusted(tmp_path: Path, places: SkillPlaces) -> None:
     put(tmp_path / "repo/.claude/output-styles/terse.md", "Project.")
     put(tmp_path / "person/.claude/output-styles/terse.md", "User.")
-    assert styles(places)[0]["terse"].text == "User."
-    assert styles(replace(places, trusted=True))[0]["terse"].text == "Project."
+    assert load_styles(places)[0]["terse"].text == "User."
+    assert load_styles(replace(places, trusted=True))[0]["terse"].text == "Project."
     put(tmp_path / "person/.claude/output-styles/loud.md", "---\nforce-for-plugin: true\n---\nL.")
-    assert not styles(places)[0]["loud"].forced
+    assert not load_styles(places)[0]["loud"].forced

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.content import extract_text
-from travois.hooks.events import AnyOccasion
-from travois.hooks.output import Heard
+from travois.hooks.events import AnyHookEvent
+from travois.hooks.output import HookDecision
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.tools.tasks import TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 
@@ -87,8 +87,8 @@ def test_unknown_tasks_and_circles_are_refused_and_change_nothing(tmp_path: Path
 class Objecting(World):
     """A world in which hooks object to everything that happens to tasks."""
 
-    async def hear(self, occasion: AnyOccasion) -> Heard:
-        return Heard(block="not today")
+    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+        return HookDecision(block="not today")
 
 
 def test_a_hook_undoes_a_new_task_and_refuses_a_completion(tmp_path: Path):

@@ -20,8 +20,8 @@ from travois.core.tasks import (
     store_tasks,
 )
 from travois.files.disk import DiskFiles
-from travois.hooks.events import AnyOccasion
-from travois.hooks.output import SILENCE, Heard
+from travois.hooks.events import AnyHookEvent
+from travois.hooks.output import NO_DECISION, HookDecision
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolve_accesses
 from travois.ports.agents import TaskListEdit
@@ -114,8 +114,8 @@ class World:
     def tasks(self) -> StateTasks:
         return StateTasks(self.state, self.me)
 
-    async def hear(self, occasion: AnyOccasion) -> Heard:
-        return SILENCE
+    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+        return NO_DECISION
 
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:
         judged = resolve_accesses(self.access(tool, **args))

@@ -41,7 +41,7 @@ from travois.core.content import TextOrMedia
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, EndReason, Entry, Failed, User
 from travois.engine.agent import Agent
-from travois.hooks.fire import notify
+from travois.hooks.fire import notify_hooks
 from travois.ports.world import AgentProgress, Event
 from travois.sdk import Session, typed_text
 from travois.sessions.catalog import SessionSummary
@@ -420,7 +420,7 @@ class AcpSession:
         self._moved = anyio.Event()
         if isinstance(entry.fact, Asked):
             self._person.call_shown_event(entry.fact.call).set()
-            await notify(agent, "permission_prompt", PERMISSION_NOTICE)
+            await notify_hooks(agent, "permission_prompt", PERMISSION_NOTICE)
 
     async def _wait_until_sent(self) -> None:
         """Wait until all events so far are sent."""

@@ -16,7 +16,7 @@ from travois.context.ledger.extractors import classify_tool, decode_arguments, i
 from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
 from travois.core.tool_names import canonical_call
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
 WORK_NAME_NOTE = "doing"
 """The note in an agent's log with what a small model calls its work."""
@@ -124,13 +124,13 @@ def describe_activity(entries: Iterable[Entry]) -> str:
 def build_naming_prompt(entries: Sequence[Entry]) -> str:
     """Build the prompt that asks a small model to name an agent's activity."""
     tasks = [e.fact for e in entries if isinstance(e.fact, User) and e.fact.origin == "task"]
-    task = plain(extract_text(tasks[-1].content))[:MAX_TASK_CHARS] if tasks else ""
+    task = escape_line(extract_text(tasks[-1].content))[:MAX_TASK_CHARS] if tasks else ""
     replies = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
     steps = [
         line
         for reply in replies[-MAX_NAMED_STEPS:]
         for line in (
-            plain(extract_text(reply.content).strip())[:MAX_REPLY_CHARS],
+            escape_line(extract_text(reply.content).strip())[:MAX_REPLY_CHARS],
             *(f"- {describe_tool_call(call)}" for call in extract_calls(reply.content)),
         )
         if line
@@ -143,7 +143,7 @@ def build_naming_prompt(entries: Sequence[Entry]) -> str:
 def parse_activity_name(reply: str) -> str:
     """Return the name in a small model's reply; empty if it is no name."""
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
-    found = plain(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
+    found = escape_line(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
     return _join_short_words(*found) if LEAST <= len(found) <= 2 * MOST else ""
 
 
@@ -198,6 +198,6 @@ def _url_host(url: str) -> str:
 def _join_short_words(*parts: str) -> str:
     words = " ".join(parts).split()[:MOST]
     return " ".join(
-        plain(word if len(word) <= MAX_WORD_CHARS else f"{word[:MAX_WORD_CHARS]}…")
+        escape_line(word if len(word) <= MAX_WORD_CHARS else f"{word[:MAX_WORD_CHARS]}…")
         for word in words
     )

@@ -25,7 +25,13 @@ from travois.files.front_matter import FrontMatter, parse_nested_value
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.permissions.paths import is_inside
 from travois.permissions.rules import split_rules
-from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
+from travois.prompt.instruction_files import (
+    SYSTEM_CONFIG_FOLDER,
+    find_markdown_files,
+    list_folder_chain,
+    open_exact_path,
+    read_plain_text,
+)
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
 from travois.settings.trust import MODES_BY_STRICTNESS, describe_hook_request, digest_request
@@ -273,7 +279,7 @@ def load_agent_types(
     plugins: Sequence[Plugin] = (),
     agreed: frozenset[str] = frozenset(),
     environ: Mapping[str, str] = os.environ,
-    etc: Path = ETC,
+    etc: Path = SYSTEM_CONFIG_FOLDER,
 ) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
     """Return all kinds by name, and what the user should know of files that are flawed.
 
@@ -349,7 +355,7 @@ def _project_agent_folders(
     root: str, cwd: str, *, trusted: bool, agreed: frozenset[str] | None = None
 ) -> Iterator[AgentFolder]:
     held = "" if trusted else root
-    for folder in reversed(chain(cwd, root)):
+    for folder in reversed(list_folder_chain(cwd, root)):
         for name in (".travois", CLAUDE.folder, ".agents"):
             path = os.path.join(folder, name, "agents")
             yield AgentFolder(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
@@ -364,7 +370,7 @@ def _add_missing_types(found: dict[str, AgentType], more: Iterator[AgentType]) -
 
 def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[AgentType]:
     """Return the kinds that lie in a folder; what is wrong with a file is told."""
-    paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
+    paths, names = sorted(find_markdown_files(shelf.folder, set())), dict[str, str]()
     paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
     if len(paths) > MAX_AGENT_FILES:
         notices.append(
@@ -423,7 +429,7 @@ def _read_agent_text(path: str, held: str) -> str:
     real = os.path.realpath(path)
     if held and not is_inside(real, held):
         raise OSError(f"it leads outside {held}; run `travois trust` to allow that")
-    return plain_text(real, opener=exactly)
+    return read_plain_text(real, opener=open_exact_path)
 
 
 def _parse_agents_flag(given: str, notices: list[str]) -> Iterator[AgentType]:

@@ -18,7 +18,7 @@ from travois.core.view import open_calls
 from travois.engine.agent import Agent, AgentTeam, ParentLink
 from travois.ports.agents import AgentOrder
 from travois.ports.world import ChoiceRequest, ModelClient, PermissionQuestion, PersonAnswer
-from travois.prompt.briefing import again
+from travois.prompt.briefing import rebuild_briefing
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session
@@ -72,7 +72,7 @@ def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, ro
         world=replace(parent.world, root=root, spill=spill),
         permissions=replace(parent.permissions),
         hooks=replace(parent.hooks),
-        prompt=replace(parent.prompt, environment=own_around, restate=again),
+        prompt=replace(parent.prompt, environment=own_around, restate=rebuild_briefing),
         team=_join_team(parent, birth),
         budget=Budget(),
         turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),

@@ -11,7 +11,7 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
 MAX_MAIL_CHARS = 20_000
 """Maximum characters of a message shown in full; a longer one is in a file."""
@@ -105,7 +105,7 @@ def _quote_lines(text: str, whole: str) -> list[str]:
     long = len(text) > MAX_MAIL_CHARS
     shown = text[:MAIL_PREVIEW_CHARS] if long else text
     lines = [f"> {_escape_unprintable(line)}" for line in shown.splitlines()]
-    where = f"; Read {plain(whole)} for the rest" if whole else ""
+    where = f"; Read {escape_line(whole)} for the rest" if whole else ""
     return (
         [*lines, f"[the first {MAIL_PREVIEW_CHARS:,} of {len(text):,} characters{where}]"]
         if long
@@ -118,4 +118,4 @@ def _escape_unprintable(line: str) -> str:
 
 
 def _clean_sender_name(text: str) -> str:
-    return plain(text[:MAX_SENDER_CHARS]).replace('"', "'")
+    return escape_line(text[:MAX_SENDER_CHARS]).replace('"', "'")

@@ -43,7 +43,7 @@ from travois.engine.agent import Agent
 from travois.engine.background_jobs import JOB_WAIT_SECONDS, hand_over_jobs, wait_for_news
 from travois.engine.loop import run_turn
 from travois.hooks.events import SubagentStart
-from travois.hooks.fire import fire
+from travois.hooks.fire import fire_hooks
 from travois.ports.agents import HOOK_CALL, AgentOrder, AgentReport, ChildState
 from travois.ports.events import AgentProgress
 from travois.ports.tool import ToolError
@@ -226,7 +226,7 @@ class ChildAgents:
             if order.call == HOOK_CALL:
                 agent.hooks.active = None  # it would hear of itself
             parent.team.on_child(agent)
-            await fire(agent, SubagentStart(child.id, order.kind))
+            await fire_hooks(agent, SubagentStart(child.id, order.kind))
             agent.turn.inbox.append(_build_task_message(order))
             follower = ProgressFollower(agent, call=order.call, tell=self._record_progress)
             child.state = END_STATES.get(

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from travois.core.tokens import estimate_tokens
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
 FORK_TYPE = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""
@@ -93,7 +93,7 @@ def render_agent_types(kinds: Sequence[AgentType]) -> str:
     ordered = sorted(kinds, key=lambda kind: (kind.name.casefold(), kind.name))
     for width in DESCRIPTION_WIDTHS:
         text = "\n".join(
-            f"- {plain(kind.name)}: {_summarize_description(kind, width)}" for kind in ordered
+            f"- {escape_line(kind.name)}: {_summarize_description(kind, width)}" for kind in ordered
         )
         if estimate_tokens(text) <= MAX_LISTING_TOKENS:
             return text
@@ -105,7 +105,7 @@ def _render_type_names(kinds: Sequence[AgentType]) -> str:
     count = len(kinds)
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
-        text = "- " + ", ".join(plain(kind.name) for kind in kinds[:count]) + rest
+        text = "- " + ", ".join(escape_line(kind.name) for kind in kinds[:count]) + rest
         if estimate_tokens(text) <= MAX_LISTING_TOKENS or not count:
             return text
         count = count * 3 // 4
@@ -114,7 +114,7 @@ def _render_type_names(kinds: Sequence[AgentType]) -> str:
 def _summarize_description(kind: AgentType, width: int) -> str:
     """Return the start of a description; some contain whole dialogues after a literal `\\n`."""
     first = kind.description.replace("\\n", "\n").strip().partition("\n")[0]
-    text = plain(" ".join(first.split()))
+    text = escape_line(" ".join(first.split()))
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 

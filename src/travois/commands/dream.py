@@ -25,7 +25,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted
 from travois.engine.agent import Agent
 from travois.memory.dreaming import lock
-from travois.memory.dreaming.consolidate import Dreamt
+from travois.memory.dreaming.consolidate import DreamResult
 from travois.ports.world import Event, ToolStarted
 from travois.terminal.tables import (
     CommandParsers,
@@ -95,8 +95,10 @@ def run_dream(args: Namespace) -> int:
     return 0 if over.state == "completed" else 1
 
 
-async def _run_consolidation(nights: ProjectDreams, args: Namespace, options: Options) -> Dreamt:
-    seen = lock.look(nights.folder)
+async def _run_consolidation(
+    nights: ProjectDreams, args: Namespace, options: Options
+) -> DreamResult:
+    seen = lock.read_lock_state(nights.folder)
     async with AsyncExitStack() as stack:
         parent = "as asked" if args.rules else await _find_parent_agent(options, stack)
         if args.dry_run:
@@ -136,7 +138,7 @@ def show_progress(event: Event) -> None:
             pass
 
 
-def render_consolidation(over: Dreamt, *, dry: bool) -> str:
+def render_consolidation(over: DreamResult, *, dry: bool) -> str:
     """Return the result of a consolidation as text."""
     lines = [escape_controls(over.diff)] if over.diff else []
     lines += (f"- {escape_controls(step, lines='show')}" for step in over.steps)
@@ -165,9 +167,9 @@ def show_consolidations(nights: ProjectDreams, *, json: bool) -> int:
         return 0
     for one in found:
         print_line(_describe_consolidation(one))
-    seen, gates = lock.look(nights.folder), nights.gates
-    last = format_age(time.time() - seen.last) if seen.last else "never"
-    since = len(list_recent_logs(nights.place, seen.last))
+    seen, gates = lock.read_lock_state(nights.folder), nights.gates
+    last = format_age(time.time() - seen.last_time) if seen.last_time else "never"
+    since = len(list_recent_logs(nights.place, seen.last_time))
     print_line(f"Last consolidation: {last}; {since} sessions since.")
     due = f"Runs automatically after {gates.hours:g} hours and {gates.sessions} sessions."
     print_line(

@@ -20,17 +20,32 @@ from travois.commands.sessions import locate_home_and_project
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
-from travois.memory.drafts import draft_name
-from travois.memory.dreaming.rules import keyed
-from travois.memory.history import Transaction
-from travois.memory.index import Finding, conflicts, leaks, moved, unused
-from travois.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put, Scope, Type
-from travois.memory.port import Applied
-from travois.memory.settle import said_scope
-from travois.memory.signals import Signal, draft
-from travois.memory.similarity import same
-from travois.memory.store import FolderMemories, Stats, share, usage_key
-from travois.memory.text import parse
+from travois.memory.drafts import make_draft_name
+from travois.memory.dreaming.rules import index_by_key
+from travois.memory.history import MemoryTransaction
+from travois.memory.index import (
+    MemoryFinding,
+    find_conflicts,
+    find_leaked_secrets,
+    find_stale_memories,
+    find_unused,
+)
+from travois.memory.memory import (
+    DropMemory,
+    Evidence,
+    Memory,
+    MemoryChange,
+    MemoryProposal,
+    MemoryScope,
+    MemoryType,
+    PutMemory,
+)
+from travois.memory.port import AppliedChanges
+from travois.memory.settle import parse_scope_words
+from travois.memory.signals import MemorySignal, draft_from_signal
+from travois.memory.similarity import have_same_meaning
+from travois.memory.store import FolderMemoryStore, MemoryStats, share_with_team, usage_key
+from travois.memory.text import parse_memory_file
 from travois.permissions.secrets import find_leak
 from travois.sessions import blobs
 from travois.settings import trust
@@ -62,7 +77,7 @@ def count_memories(number: int) -> str:
     return "1 memory" if number == 1 else f"{number} memories"
 
 
-def render_memory_table(memories: FolderMemories, found: Sequence[Memory], *, now: float) -> str:
+def render_memory_table(memories: FolderMemoryStore, found: Sequence[Memory], *, now: float) -> str:
     """Return a table of memories."""
     if not found:
         return (
@@ -79,31 +94,31 @@ def render_memory_table(memories: FolderMemories, found: Sequence[Memory], *, no
     return format_table(rows, right=(3,))
 
 
-def _memory_marks(memories: FolderMemories, memory: Memory) -> list[str]:
-    stale = ["stale"] if memories.stale(memory) else []
+def _memory_marks(memories: FolderMemoryStore, memory: Memory) -> list[str]:
+    stale = ["stale"] if memories.find_stale_files(memory) else []
     pinned = ["pinned"] if memory.pinned else []
     return [*stale, *pinned, *([f"by {memory.author}"] if memory.author != "user" else [])]
 
 
-def memory_to_json(memories: FolderMemories, memory: Memory) -> str:
+def memory_to_json(memories: FolderMemoryStore, memory: Memory) -> str:
     """Return a memory with all that is known of it."""
     told = msgspec.to_builtins(memory) | {
         "scope": memory.scope,
         "author": memory.author,
         "pinned": memory.pinned,
-        "stale": memories.stale(memory),
+        "stale": memories.find_stale_files(memory),
         "file": str(memory_file(memories, memory)),
     }
     return msgspec.json.encode(told).decode()
 
 
-def memory_file(memories: FolderMemories, memory: Memory) -> Path:
+def memory_file(memories: FolderMemoryStore, memory: Memory) -> Path:
     """Return where a memory lies."""
     folder = memories.folders()[memory.scope]
     return (folder / "pinned" if memory.pinned else folder) / f"{memory.name}.md"
 
 
-def render_memory(memories: FolderMemories, memory: Memory, *, now: float) -> str:
+def render_memory(memories: FolderMemoryStore, memory: Memory, *, now: float) -> str:
     """Return one memory with its evidence and age."""
     about = ", ".join((memory.type, memory.scope, *_memory_marks(memories, memory)))
     lines = [
@@ -116,7 +131,7 @@ def render_memory(memories: FolderMemories, memory: Memory, *, now: float) -> st
         lines += ["", "Evidence:"]
     for one in memory.evidence:
         lines += _evidence_lines(one)
-    for path in memories.stale(memory):
+    for path in memories.find_stale_files(memory):
         lines += [
             "",
             style_text(f"{one_line(path)} has changed since this was last verified.", "yellow"),
@@ -150,7 +165,7 @@ def _describe_times(memory: Memory, used: tuple[int, float] | None, *, now: floa
     return f"{', '.join(told)}."
 
 
-def render_history(made: Sequence[Transaction], *, now: float) -> str:
+def render_history(made: Sequence[MemoryTransaction], *, now: float) -> str:
     """Return a table of changes, latest first."""
     if not made:
         return "No changes yet."
@@ -173,7 +188,7 @@ def render_history(made: Sequence[Transaction], *, now: float) -> str:
     return format_table(rows) + "\n\nUndo one: travois memory undo ID"
 
 
-def render_proposals(waiting: Sequence[Proposal], *, now: float) -> str:
+def render_proposals(waiting: Sequence[MemoryProposal], *, now: float) -> str:
     """Return the proposals in the inbox as text."""
     if not waiting:
         return "No proposals in the inbox."
@@ -186,17 +201,17 @@ def render_proposals(waiting: Sequence[Proposal], *, now: float) -> str:
     return "\n".join((*lines, "", "travois memory accept ID   or   travois memory reject ID"))
 
 
-def _describe_change(change: Change) -> str:
+def _describe_change(change: MemoryChange) -> str:
     match change:
-        case Put(memory):
+        case PutMemory(memory):
             return f"{memory.scope} {memory.type}: {one_line(memory.body or memory.description)}"
-        case Drop(name, scope):
+        case DropMemory(name, scope):
             return f"forget {scope} {one_line(name)}"
         case _:
             assert_never(change)
 
 
-def render_stats(counted: Stats) -> str:
+def render_stats(counted: MemoryStats) -> str:
     """Return memory counts and use as text."""
     lines = [f"{count_memories(counted.total)}, {counted.pinned} pinned"]
     for name, parts in (
@@ -214,7 +229,7 @@ def render_stats(counted: Stats) -> str:
     return "\n".join(lines)
 
 
-def render_memory_folders(memories: FolderMemories) -> str:
+def render_memory_folders(memories: FolderMemoryStore) -> str:
     """Return the folders, and what becomes of what agents find there."""
     rows = [("SCOPE", "NEW MEMORIES", "FOLDER")]
     for scope, path in memories.folders().items():
@@ -233,7 +248,7 @@ def render_memory_folders(memories: FolderMemories) -> str:
 DIFF_STYLES = {"+": "green", "-": "red"}
 
 
-def render_memory_change(done: Applied) -> str:
+def render_memory_change(done: AppliedChanges) -> str:
     """Return the diff of a change, and how to undo it."""
     if not done.id:
         return "\n".join(("Nothing changed.", *map(one_line, done.refused)))
@@ -246,27 +261,34 @@ def render_memory_change(done: Applied) -> str:
 
 
 def add_memory(
-    memories: FolderMemories,
+    memories: FolderMemoryStore,
     text: str,
     *,
-    kind: Type | None = None,
-    scope: Scope | None = None,
+    kind: MemoryType | None = None,
+    scope: MemoryScope | None = None,
     name: str = "",
     pinned: bool = False,
     session: str = "",
-) -> Applied:
+) -> AppliedChanges:
     """Remember what a person wants remembered, in their own words."""
     if secret := find_leak(text):
         fix = "Store it in a secret store, and remember where it is."
         raise UserError("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
-    said = draft(Signal("remember", " ".join(text.split()), 0))
-    known = next((one for one in memories.all() if same(one.body or one.description, text)), None)
+    said = draft_from_signal(MemorySignal("remember", " ".join(text.split()), 0))
+    known = next(
+        (
+            one
+            for one in memories.read_all()
+            if have_same_meaning(one.body or one.description, text)
+        ),
+        None,
+    )
     if known is not None and not name:
         fix = f"Edit it: travois memory edit {known.name}. To keep both, use --name NAME."
         raise UserError(f"Already remembered as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
-        name or _free_memory_name(memories, draft_name(said.text)),
+        name or _free_memory_name(memories, make_draft_name(said.text)),
         said.text,
         kind or said.type,
         said.text,
@@ -274,22 +296,22 @@ def add_memory(
         modified=now,
         verified=now,
         evidence=(Evidence(session, 0, "user", text, now),),
-        scope=scope or said_scope(text) or said.scope or "project",
+        scope=scope or parse_scope_words(text) or said.scope or "project",
         pinned=pinned,
     )
     return memories.add(memory)
 
 
-def _free_memory_name(memories: FolderMemories, name: str) -> str:
+def _free_memory_name(memories: FolderMemoryStore, name: str) -> str:
     """Return a name that no memory has."""
-    taken, number = {one.name for one in memories.all()}, 2
+    taken, number = {one.name for one in memories.read_all()}, 2
     free = name
     while free in taken:
         free, number = f"{name[:56]}-{number}", number + 1
     return free
 
 
-def run_memory_add(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_add(memories: FolderMemoryStore, args: Namespace) -> int:
     """Remember something."""
     text = " ".join(args.text)
     if not text.strip():
@@ -301,7 +323,7 @@ def run_memory_add(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_forget(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_forget(memories: FolderMemoryStore, args: Namespace) -> int:
     """Delete memories; unknown names fail before anything is deleted."""
     for name in args.names:
         memories.get(name, args.scope)
@@ -310,7 +332,7 @@ def run_memory_forget(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_undo(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_undo(memories: FolderMemoryStore, args: Namespace) -> int:
     """Take a change back."""
     done = memories.undo(args.id)
     print_line(
@@ -321,12 +343,12 @@ def run_memory_undo(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_accept(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_accept(memories: FolderMemoryStore, args: Namespace) -> int:
     """Make proposed changes."""
     return _decide_proposals(memories, args, lambda id: render_memory_change(memories.accept(id)))
 
 
-def run_memory_reject(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_reject(memories: FolderMemoryStore, args: Namespace) -> int:
     """Reject proposed changes."""
 
     def reject_proposal(id: str) -> str:
@@ -336,7 +358,9 @@ def run_memory_reject(memories: FolderMemories, args: Namespace) -> int:
     return _decide_proposals(memories, args, reject_proposal)
 
 
-def _decide_proposals(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
+def _decide_proposals(
+    memories: FolderMemoryStore, args: Namespace, word: Callable[[str], str]
+) -> int:
     ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
     if not args.all and not args.ids:
         raise UserError(
@@ -347,7 +371,7 @@ def _decide_proposals(memories: FolderMemories, args: Namespace, word: Callable[
     return 0
 
 
-def run_memory_edit(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_edit(memories: FolderMemoryStore, args: Namespace) -> int:
     """Let a person change a memory; what cannot be read is not put in its place, and not lost."""
     memory = memories.get(args.name, args.scope)
     path = memory_file(memories, memory)
@@ -370,7 +394,7 @@ def run_memory_edit(memories: FolderMemories, args: Namespace) -> int:
         raise UserError(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
     blobs.replace_file(path, after)
     _remove_draft(draft)
-    print_line(render_memory_change(memories.edited()))
+    print_line(render_memory_change(memories.record_edits()))
     return 0
 
 
@@ -397,12 +421,12 @@ def _find_edit_flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
         text = data.decode()
     except UnicodeDecodeError as error:
         return (f"it is not UTF-8 text: {error.reason}",)
-    page = parse(memory.name, text, scope=memory.scope, pinned=memory.pinned)
+    page = parse_memory_file(memory.name, text, scope=memory.scope, pinned=memory.pinned)
     kind = find_leak(f"{page.memory.description}\n{page.memory.body}")
     return (*page.flaws, *((f"it seems to contain a secret ({kind})",) if kind else ()))
 
 
-def run_memory_import(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_import(memories: FolderMemoryStore, args: Namespace) -> int:
     """Read in what another agent remembers, or only list it."""
     path = foreign_memories.find_source(
         args.source, os.environ, trust.trust_root(locate_home_and_project()[1].root)
@@ -416,7 +440,7 @@ def run_memory_import(memories: FolderMemories, args: Namespace) -> int:
         return 0
     scope, label = args.scope or "project", Path(args.source).stem
     try:
-        found = list(foreign_memories.memories(path, scope=scope, label=label))
+        found = list(foreign_memories.read_foreign_memories(path, scope=scope, label=label))
     except OSError as error:
         raise blobs.make_storage_error(
             f"Cannot read the memories in {path}", error, path=path
@@ -427,10 +451,10 @@ def run_memory_import(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_share(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_share(memories: FolderMemoryStore, args: Namespace) -> int:
     """Make the team's folder."""
     home, project = locate_home_and_project()
-    folder = share(home.prepare(), project)
+    folder = share_with_team(home.prepare(), project)
     print_line(f"Team memories are in {folder}; commit that folder to share them.")
     print_line(
         "They are used while the repository is trusted (`travois trust`). New team memories from"
@@ -442,20 +466,22 @@ def run_memory_share(memories: FolderMemories, args: Namespace) -> int:
 # `travois memory doctor`: what is wrong with memories, for people.
 
 
-def find_memory_problems(memories: FolderMemories, *, now: float) -> list[Finding]:
+def find_memory_problems(memories: FolderMemoryStore, *, now: float) -> list[MemoryFinding]:
     """Find all problems that need no model, most important first."""
-    known = keyed(memories.all())
-    changed = {key: paths for key, one in known.items() if (paths := memories.stale(one))}
+    known = index_by_key(memories.read_all())
+    changed = {
+        key: paths for key, one in known.items() if (paths := memories.find_stale_files(one))
+    }
     return [
-        *leaks(known, find_leak),
-        *(Finding("file", one.where, one.what, one.fix) for one in memories.flaws()),
-        *moved(known, changed),
-        *conflicts(known),
-        *unused(known, memories.stats().never, now=now),
+        *find_leaked_secrets(known, find_leak),
+        *(MemoryFinding("file", one.where, one.what, one.fix) for one in memories.find_flaws()),
+        *find_stale_memories(known, changed),
+        *find_conflicts(known),
+        *find_unused(known, memories.stats().never, now=now),
     ]
 
 
-def render_memory_problems(found: Sequence[Finding], *, total: int) -> str:
+def render_memory_problems(found: Sequence[MemoryFinding], *, total: int) -> str:
     """Return the findings, each with what mends it."""
     if not found:
         return f"No problems in {count_memories(total)}."
@@ -481,7 +507,7 @@ Memories are plain files (`travois memory where`). Every change is recorded and 
 """
 MEMORY_TYPES = ("user", "feedback", "project", "reference")
 MEMORY_SCOPES = ("project", "user", "team")
-MemoryCommand = Callable[[FolderMemories, Namespace], int]
+MemoryCommand = Callable[[FolderMemoryStore, Namespace], int]
 
 
 def register_memory(commands: CommandParsers) -> None:
@@ -615,11 +641,11 @@ def _add_scope_flag(parser: ArgumentParser) -> None:
 # --- what they tell ------------------------------------------------------------------------------
 
 
-def run_memory_list(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_list(memories: FolderMemoryStore, args: Namespace) -> int:
     """List memories."""
     found = [
         one
-        for one in memories.all()
+        for one in memories.read_all()
         if args.scope in (None, one.scope) and args.type in (None, one.type)
     ]
     found.sort(
@@ -635,7 +661,7 @@ def run_memory_list(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_search(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_search(memories: FolderMemoryStore, args: Namespace) -> int:
     """Find memories; exit code 1 if there are none."""
     found = memories.search(" ".join(args.text), limit=args.limit)
     if args.json:
@@ -647,7 +673,7 @@ def run_memory_search(memories: FolderMemories, args: Namespace) -> int:
     return 0 if found else 1
 
 
-def run_memory_show(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_show(memories: FolderMemoryStore, args: Namespace) -> int:
     """Show one memory with its evidence."""
     memory = memories.get(args.name, args.scope)
     print_line(
@@ -658,7 +684,7 @@ def run_memory_show(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_history(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_history(memories: FolderMemoryStore, args: Namespace) -> int:
     """List changes."""
     made = memories.history(args.limit)
     if args.json:
@@ -668,7 +694,7 @@ def run_memory_history(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_inbox(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_inbox(memories: FolderMemoryStore, args: Namespace) -> int:
     """List proposals."""
     waiting = memories.inbox()
     if args.json:
@@ -678,30 +704,30 @@ def run_memory_inbox(memories: FolderMemories, args: Namespace) -> int:
     return 0
 
 
-def run_memory_doctor(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_doctor(memories: FolderMemoryStore, args: Namespace) -> int:
     """Tell what is wrong; exit code 1 if anything is."""
     if args.fix:
-        memories.edited()
+        memories.record_edits()
     found = find_memory_problems(memories, now=time.time())
     if args.json:
         _say_json_rows(msgspec.json.encode(one).decode() for one in found)
     else:
-        print_line(render_memory_problems(found, total=len(memories.all())))
-        if waiting := memories.waiting():
+        print_line(render_memory_problems(found, total=len(memories.read_all())))
+        if waiting := memories.count_unembedded():
             print_line(
                 f"{waiting} not yet in the semantic index; sessions add them in the background."
             )
     return 1 if found else 0
 
 
-def run_memory_stats(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_stats(memories: FolderMemoryStore, args: Namespace) -> int:
     """Count."""
     counted = memories.stats()
     print_line(msgspec.json.encode(counted).decode() if args.json else render_stats(counted))
     return 0
 
 
-def run_memory_where(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_where(memories: FolderMemoryStore, args: Namespace) -> int:
     """Name the folders."""
     if args.json:
         told = {

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from travois.files.front_matter import FrontMatter, FrontMatterValue
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
 
@@ -47,7 +47,7 @@ def _codex_front_matter(name: str, said: Json) -> FrontMatter:
 
 def _read_codex_toml(path: str) -> Json:
     try:
-        text = plain_text(path)
+        text = read_plain_text(path)
         from tomllib import loads
 
         return loads(text)

@@ -16,7 +16,7 @@ from travois.compat import hooks as hookfiles
 from travois.compat.claude_keys import CHARS_PER_TOKEN
 from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
 from travois.permissions.rules import PermissionRule, RuleEffect
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import SettingsLayer, SettingsLevel, is_json_array, is_settings_tree
 
@@ -159,9 +159,9 @@ def read_foreign_config_files(
     for path in filter(os.path.isfile, (*codex, *gemini, *_codex_rule_files(rules), *tables)):
         try:
             text = (
-                _fill_model_variable(plain_text(path), environ)
+                _fill_model_variable(read_plain_text(path), environ)
                 if level == "user"
-                else plain_text(path)
+                else read_plain_text(path)
             )
             yield _parse_foreign_config(text, path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
@@ -224,7 +224,7 @@ def apply_codex_profile(tree: Json, path: str) -> Json:
     from tomllib import loads
 
     file = os.path.join(os.path.dirname(path), f"{name}.config.toml")
-    more: Json = loads(plain_text(file)) if os.path.isfile(file) else {}
+    more: Json = loads(read_plain_text(file)) if os.path.isfile(file) else {}
     return {**tree, **_table_at(_table_at(tree, "profiles"), name), **more}
 
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.json import as_object
-from travois.hooks.config import abroad
-from travois.hooks.output import Said
+from travois.hooks.config import gemini_tool_name
+from travois.hooks.output import HookResult
 
 GEMINI_EVENT_NAMES = {
     "PreToolUse": "BeforeTool",
@@ -35,7 +35,7 @@ def encode_gemini_hook_payload(heard: dict[str, Any], *, at: float) -> dict[str,
     found = {**heard, "hook_event_name": GEMINI_EVENT_NAMES.get(event, event)}
     found["timestamp"] = datetime.fromtimestamp(at, UTC).isoformat()
     if "tool_name" in heard:
-        found["tool_name"] = abroad(heard["tool_name"])
+        found["tool_name"] = gemini_tool_name(heard["tool_name"])
     if event in AFTER_TOOL_EVENTS:
         brought = heard.get("tool_response", heard.get("error"))
         brought = as_object(brought).get("stdout", brought)
@@ -47,7 +47,7 @@ def encode_gemini_hook_payload(heard: dict[str, Any], *, at: float) -> dict[str,
     return found
 
 
-def decode_gemini_hook_output(event: str, said: Said, given: object) -> Said:
+def decode_gemini_hook_output(event: str, said: HookResult, given: object) -> HookResult:
     """Decode a Gemini hook's output to our format; `given` is the call's input."""
     if said.failure or said.status not in (0, 2):
         return said

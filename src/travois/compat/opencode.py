@@ -16,7 +16,7 @@ from travois.compat.config_files import OPENCODE_TOOLS, parse_jsonc
 from travois.compat.foreign_agent import OPENCODE
 from travois.files.front_matter import FrontMatter, FrontMatterValue
 from travois.permissions.rules import EDIT_TOOLS
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
 
@@ -72,7 +72,7 @@ def read_opencode_agents(folder: str) -> Iterator[tuple[str, FrontMatter]]:
     """Yield the agents in opencode's settings files of a folder, each with its file."""
     for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE.settings)):
         try:
-            table = parse_jsonc(plain_text(path)).get("agent")
+            table = parse_jsonc(read_plain_text(path)).get("agent")
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads settings tells of it
         for name, said in table.items() if is_settings_tree(table) else ():
@@ -98,7 +98,7 @@ def _resolve_prompt_file(text: str, folder: str) -> str:
     if not (found := re.fullmatch(FILE_REFERENCE_PATTERN, text.strip())):
         return text
     try:
-        return plain_text(os.path.join(folder, os.path.expanduser(found[1].strip())))
+        return read_plain_text(os.path.join(folder, os.path.expanduser(found[1].strip())))
     except OSError:
         return ""
 

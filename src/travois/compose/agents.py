@@ -38,19 +38,19 @@ from travois.core.spending import Budget, Limits
 from travois.engine.agent import Agent, ParentLink
 from travois.engine.background_jobs import report_lost_jobs
 from travois.engine.tool_definitions import build_first_head
-from travois.hooks.fire import join
+from travois.hooks.fire import add_hooks
 from travois.permissions.paths import is_inside
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import ModelClient, UserWarned
-from travois.prompt.environment import baseline, updated
+from travois.prompt.environment import render_environment, render_environment_update
 from travois.providers import catalog
 from travois.providers.options import EFFORT_LEVELS
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_history
 from travois.sessions.session import JOB_STATE_PREFIX, Session
 from travois.settings.load import COMMAND_LINE
 from travois.settings.schema import LoadedSettings
-from travois.skills.invoke import preload
+from travois.skills.invoke import preload_skills
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class SubagentFactory(msgspec.Struct, frozen=True):
                     _begin_fork(child, moved=tree is not None)
                 else:
                     self._begin_child(child, parent, kind, order=order)
-                    await preload(child, kind.skills, parent=parent)
+                    await preload_skills(child, kind.skills, parent=parent)
                 if kind is not None:
-                    join(child, kind.hooks, origin=kind.origin, whose=id)
+                    add_hooks(child, kind.hooks, origin=kind.origin, whose=id)
                 yield child
             finally:
                 if tree is not None and await tree.remove_if_unused():
@@ -165,7 +165,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         self, child: Agent, parent: Agent, kind: AgentType, *, order: AgentOrder
     ) -> None:
         """Give a subagent that shares nothing with its parent its own head and notes."""
-        from travois.memory.agent_memory import memory
+        from travois.memory.agent_memory import load_agent_memory
 
         head, session = parent.session.view.epoch, child.session
         assert head is not None
@@ -176,13 +176,13 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         )
         session.append(own)
         if child.prompt.environment is not None:
-            session.append(baseline(child.prompt.environment()))
-        if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
+            session.append(render_environment(child.prompt.environment()))
+        if (held := load_agent_memory(kind, self.place.home, self.place.project.root)) is not None:
             session.append(User((Text(held.note),), origin="note"))
 
     def _apply_agent_type(self, child: Agent, parent: Agent, kind: AgentType) -> Agent:
         """Give a subagent the tools, permissions and limits of its type, within its parent's."""
-        from travois.memory.agent_memory import granted, memory
+        from travois.memory.agent_memory import allow_memory_edits, load_agent_memory
 
         def find_mcp_tool(name: str) -> AnyTool | None:
             return parent.tools.find_mcp_tool(name) if select_agent_tools(kind, (name,)) else None
@@ -191,8 +191,8 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         own = {name: known[name] for name in select_agent_tools(kind, known)}
         guard = child.permissions.guard
         guard = replace(guard, mode=limit_permission_mode(kind, guard.mode))
-        if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
-            guard = granted(guard, held)
+        if (held := load_agent_memory(kind, self.place.home, self.place.project.root)) is not None:
+            guard = allow_memory_edits(guard, held)
         instructions = child.prompt.instructions if kind.instructions else None
         child = replace(
             child,
@@ -347,7 +347,7 @@ def _begin_fork(child: Agent, *, moved: bool) -> None:
     session = child.session
     begin_fork(session)
     around = child.prompt.environment() if moved and child.prompt.environment is not None else None
-    if around is not None and (note := updated(around, session.view.items)):
+    if around is not None and (note := render_environment_update(around, session.view.items)):
         session.append(note)
 
 
@@ -419,23 +419,23 @@ async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentF
     if lead is None:
         yard.enable_children(agent)
         return
-    from travois.memory.agent_memory import granted, memory
+    from travois.memory.agent_memory import allow_memory_edits, load_agent_memory
 
     yard.enable_children(
         agent, tuple(filter(None, (find_agent_type(yard.kinds, name) for name in lead.spawns)))
     )
     guard = agent.permissions.guard
     agent.permissions.guard = replace(guard, mode=limit_permission_mode(lead, guard.mode))
-    join(agent, lead.hooks, origin=lead.origin)
-    held, session = memory(lead, yard.place.home, yard.place.project.root), agent.session
+    add_hooks(agent, lead.hooks, origin=lead.origin)
+    held, session = load_agent_memory(lead, yard.place.home, yard.place.project.root), agent.session
     agent.permissions.guard = (
-        granted(agent.permissions.guard, held) if held else agent.permissions.guard
+        allow_memory_edits(agent.permissions.guard, held) if held else agent.permissions.guard
     )
     if MAIN_AGENT_STATE in session.state:
         return
     session.append(Changed(MAIN_AGENT_STATE, lead.name))
     if held:
         session.append(User((Text(held.note),), origin="note"))
-    await preload(agent, lead.skills, parent=agent)
+    await preload_skills(agent, lead.skills, parent=agent)
     if lead.greeting:
         agent.turn.inbox.append(User((Text(lead.greeting),), origin="human"))

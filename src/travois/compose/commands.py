@@ -17,30 +17,30 @@ from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.engine.agent import Agent
 from travois.hooks.events import UserPromptExpansion
-from travois.hooks.fire import unexpanded
+from travois.hooks.fire import on_prompt_expansion
 from travois.ports.tool import ToolError
 from travois.sdk import Session
 from travois.settings.sources import parse_setting_sources
 from travois.skills import invoke
-from travois.skills.command_files import commands
-from travois.skills.command_text import TYPED, Custom
-from travois.skills.skill_files import FILE
-from travois.skills.skill_text import shown
-from travois.skills.skills import ASKED, USED
+from travois.skills.command_files import load_commands
+from travois.skills.command_text import TYPED_COMMAND, CustomCommand
+from travois.skills.skill_files import SKILL_FILE
+from travois.skills.skill_text import render_skill
+from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX
 
 DELEGATE_PROMPT = "Call the Skill tool with name {name} and args {args}, then tell me the result."
 
 MCP_PROMPT_PREFIX = "mcp__"
 """The prefix of commands that stand for MCP prompts."""
-CommandsAndNotices = tuple[dict[str, Custom], tuple[str, ...]]
+CommandsAndNotices = tuple[dict[str, CustomCommand], tuple[str, ...]]
 
 
 def compose_commands(options: Options, *, taken: Collection[str] = ()) -> CommandsAndNotices:
     """Load the custom commands by name, except those whose name is taken; and notices."""
     place, loaded = load_workspace(options)
-    found, notices = dict[str, Custom](), tuple[str, ...]()
+    found, notices = dict[str, CustomCommand](), tuple[str, ...]()
     if options.commands and not options.bare:
-        found, notices = commands(
+        found, notices = load_commands(
             place.home,
             place.project.root,
             place.cwd,
@@ -61,12 +61,12 @@ def compose_commands(options: Options, *, taken: Collection[str] = ()) -> Comman
 
 
 async def expand_typed_command(
-    session: Session, known: Mapping[str, Custom], content: tuple[TextOrMedia, ...]
+    session: Session, known: Mapping[str, CustomCommand], content: tuple[TextOrMedia, ...]
 ) -> tuple[TextOrMedia, ...]:
     """Expand a command in the last text of a prompt."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
-    found = TYPED.fullmatch(line.strip())
+    found = TYPED_COMMAND.fullmatch(line.strip())
     if found is None or not (found[1] in known or found[1].startswith(MCP_PROMPT_PREFIX)):
         return content
     typed = (found[2] or "").strip()
@@ -79,7 +79,7 @@ async def expand_typed_command(
 
 
 async def _fire_expansion_hook(
-    agent: Agent, name: str, typed: str, *, known: Custom | None
+    agent: Agent, name: str, typed: str, *, known: CustomCommand | None
 ) -> None:
     """Fire the hook for an expanded command; raises `UserError` if it objects."""
     if agent.hooks.active is None:
@@ -87,22 +87,22 @@ async def _fire_expansion_hook(
     kind, origin = ("slash_command", known.origin) if known else ("mcp_prompt", "")
     line = f"/{name} {typed}".strip()
     occasion = UserPromptExpansion(kind, name, typed, line, origin)
-    if why := await unexpanded(agent, occasion):
+    if why := await on_prompt_expansion(agent, occasion):
         raise UserError(f"/{name} was not run", why=f"a hook says: {why}", code=1)
 
 
-async def expand_command(session: Session, custom: Custom, typed: str) -> str:
+async def expand_command(session: Session, custom: CustomCommand, typed: str) -> str:
     """Return the prompt of a command or a skill; raises `UserError` if it may not run."""
-    agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
+    agent, skill = session.crew.agent, os.path.basename(custom.origin) == SKILL_FILE
     if (
         custom.agent
         and "Skill" in agent.tools.by_name
         and (skill or _has_agent_type(agent, custom))
     ):
-        agent.session.append(Changed(ASKED, custom.name))
+        agent.session.append(Changed(REQUESTED_SKILL_STATE, custom.name))
         return DELEGATE_PROMPT.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
-        text = await invoke.expanded(agent, custom, typed)
+        text = await invoke.expand_command(agent, custom, typed)
     except ToolError as refusal:
         raise UserError(
             f"/{custom.name} was not run",
@@ -112,12 +112,12 @@ async def expand_command(session: Session, custom: Custom, typed: str) -> str:
         ) from None
     if not skill:
         return text
-    told = shown(custom, text)
-    agent.session.append(Changed(f"{USED}{custom.name}", told))
+    told = render_skill(custom, text)
+    agent.session.append(Changed(f"{SKILL_STATE_PREFIX}{custom.name}", told))
     return told
 
 
-def _has_agent_type(agent: Agent, custom: Custom) -> bool:
+def _has_agent_type(agent: Agent, custom: CustomCommand) -> bool:
     """Return whether the agent type that a command names exists."""
     known = agent.team.children.kinds if agent.team.children is not None else ()
     return custom.agent.casefold() in (kind.casefold() for kind in known)

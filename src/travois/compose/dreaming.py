@@ -25,12 +25,19 @@ from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, S
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import run_child_guarded
 from travois.memory.dreaming import lock as night
-from travois.memory.dreaming.consolidate import Dreamt, Manner, dream, dreamer, end, ended
-from travois.memory.dreaming.lock import Gates, Night, Seen
-from travois.memory.dreaming.rules import Passage
-from travois.memory.history import Transaction
-from travois.memory.speakers import heard
-from travois.memory.store import FolderMemories, open_memories
+from travois.memory.dreaming.consolidate import (
+    DreamMode,
+    DreamResult,
+    consolidate_memories,
+    make_dream_agent,
+    read_dream_result,
+    record_dream_result,
+)
+from travois.memory.dreaming.lock import DreamConditions, DreamLock, DreamLockState
+from travois.memory.dreaming.rules import UserPassage
+from travois.memory.history import MemoryTransaction
+from travois.memory.speakers import collect_statements
+from travois.memory.store import FolderMemoryStore, open_memories
 from travois.ports.world import Event
 from travois.sessions import blobs, catalog, lock
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_entries
@@ -69,15 +76,15 @@ class DreamStatus(msgspec.Struct, frozen=True):
     began: float
     over: float
     """When its log last grew."""
-    dreamt: Dreamt
+    dreamt: DreamResult
 
 
 class ProjectDreams(msgspec.Struct, frozen=True):
     """The memory consolidations of one project."""
 
     place: Workspace
-    memories: FolderMemories
-    gates: Gates = Gates()
+    memories: FolderMemoryStore
+    gates: DreamConditions = DreamConditions()
     tell: Callable[[Event], None] = lambda event: None
     """Shows the events of a consolidation to a person who waits for it."""
 
@@ -91,20 +98,20 @@ class ProjectDreams(msgspec.Struct, frozen=True):
         """The folder of the memories and of the time of the last consolidation."""
         return self.memories.folders()["project"]
 
-    def check_gates(self) -> Seen | str:
+    def check_gates(self) -> DreamLockState | str:
         """Return the basis for a consolidation, or why none starts by itself."""
         if not self.folder.is_dir():
             return "there are no memories"
-        return night.gate(
+        return night.check_dream_conditions(
             self.folder, self.gates, now=time.time(), sessions=self._count_sessions_since
         )
 
-    def claim(self, seen: Seen) -> Night | None:
+    def claim(self, seen: DreamLockState) -> DreamLock | None:
         """Claim the consolidation, under the name of its log."""
         id = time.strftime(f"dream-%m%d-%H%M%S-{os.urandom(2).hex()}")
-        return night.begin(self.folder, id, seen=seen)
+        return night.claim_dream(self.folder, id, seen=seen)
 
-    async def run(self, parent: Agent | str, mine: Night) -> Dreamt:
+    async def run(self, parent: Agent | str, mine: DreamLock) -> DreamResult:
         """Consolidate with a log that others can watch; it counts only if it finishes."""
         folder = self.logs / mine.dream
         host = None if isinstance(parent, str) else parent.session
@@ -117,25 +124,27 @@ class ProjectDreams(msgspec.Struct, frozen=True):
             await self.run_in_folder(parent, folder)
         finally:  # none of this waits, so it is done also while we are cancelled
             done = read_dream_status(folder).dreamt
-            mine.done() if done.state == "completed" else mine.undo()
+            mine.complete() if done.state == "completed" else mine.roll_back()
             if host is not None:
                 cost = compute_agent_cost(_read_dream_log(folder))
                 host.append(Finished(mine.dream, done.state, cost.usage, cost.dollars))
         return done
 
     async def run_in_folder(
-        self, parent: Agent | str, folder: Path, *, manner: Manner = "make"
+        self, parent: Agent | str, folder: Path, *, manner: DreamMode = "make"
     ) -> None:
         """Consolidate with a log in this folder."""
         opened = Opened(folder.name, self.place.cwd, self.place.project.key, __version__)
-        since = night.look(self.folder).last
+        since = night.read_lock_state(self.folder).last_time
         with SessionLog.create(folder, opened) as log:
             session = Session(log)
             if not isinstance(parent, str):
                 session.secrets = parent.session.secrets
-                parent = dreamer(parent, session, id=folder.name, log=str(folder / LOG_FILE_NAME))
+                parent = make_dream_agent(
+                    parent, session, id=folder.name, log=str(folder / LOG_FILE_NAME)
+                )
             work = partial(
-                dream,
+                consolidate_memories,
                 session,
                 self.memories,
                 id=folder.name,
@@ -145,16 +154,18 @@ class ProjectDreams(msgspec.Struct, frozen=True):
                 manner=manner,
                 undone=self._list_undone_steps(),
             )
-            over = Dreamt("killed")
+            over = DreamResult("killed")
             try:
                 if manner == "make":
-                    await anyio.to_thread.run_sync(self.memories.edited, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(
+                        self.memories.record_edits, abandon_on_cancel=True
+                    )
                 await self._run_until_stopped(session, Mailbox(folder / "mail"), work)
             except* (UserError, OSError) as broken:
-                over = Dreamt("failed", why=str(broken.exceptions[0]))
+                over = DreamResult("failed", why=str(broken.exceptions[0]))
             finally:
-                if ended(session.all_entries()) is None:
-                    end(session, over)
+                if read_dream_result(session.all_entries()) is None:
+                    record_dream_result(session, over)
 
     def list_statuses(self) -> list[DreamStatus]:
         """Return the status of every consolidation, the last one first."""
@@ -205,7 +216,7 @@ def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
     )
     dream = asked.dream
     return ProjectDreams(
-        place, found, Gates(asked.enabled and dream.enabled, dream.hours, dream.sessions)
+        place, found, DreamConditions(asked.enabled and dream.enabled, dream.hours, dream.sessions)
     )
 
 
@@ -232,7 +243,7 @@ def read_dream_status(folder: Path) -> DreamStatus:
     """Read the status of a consolidation; one that just stops counts as killed."""
     found = _read_dream_log(folder)
     state = {e.fact.what: e.fact.value for e in found if isinstance(e.fact, Changed)}
-    over = ended(found)
+    over = read_dream_result(found)
     runs = over is None and lock.find_lock_holder(folder) is not None
     return DreamStatus(
         folder.name,
@@ -241,7 +252,7 @@ def read_dream_status(folder: Path) -> DreamStatus:
         state.get("phase", ""),
         found[0].at if found else 0.0,
         found[-1].at if found else 0.0,
-        over or Dreamt("killed"),
+        over or DreamResult("killed"),
     )
 
 
@@ -258,13 +269,13 @@ def list_recent_logs(place: Workspace, at: float) -> list[Path]:
     return [path for grown, path in sorted(found) if grown > at]
 
 
-def collect_passages(place: Workspace, since: float) -> list[Passage]:
+def collect_passages(place: Workspace, since: float) -> list[UserPassage]:
     """Collect what the user wrote in sessions since then, the latest last."""
-    found: list[Passage] = []
+    found: list[UserPassage] = []
     for log in list_recent_logs(place, since)[-MAX_READ_SESSIONS:]:
-        said = heard(entry for entry in read_entries(log, []) if entry.at > since)
+        said = collect_statements(entry for entry in read_entries(log, []) if entry.at > since)
         own = (one for one in said if one.voice == "user")
-        found += (Passage(log.parent.name, one.seq, one.at, one.text) for one in own)
+        found += (UserPassage(log.parent.name, one.seq, one.at, one.text) for one in own)
     return sorted(found, key=lambda passage: passage.at)[-MAX_READ_MESSAGES:]
 
 
@@ -293,7 +304,7 @@ def _claim_report(mark: Path) -> bool:
     return True
 
 
-def _format_dream_report(steps: Sequence[str], made: Transaction) -> str:
+def _format_dream_report(steps: Sequence[str], made: MemoryTransaction) -> str:
     more = (
         f"; and {len(steps) - MAX_REPORTED_STEPS} more" if len(steps) > MAX_REPORTED_STEPS else ""
     )

@@ -32,10 +32,10 @@ from travois.permissions.resolve_paths import (
 )
 from travois.permissions.rules import PermissionRule, ToolUse, parse_permission_rule
 from travois.ports.tool import CallLocation, ToolError
-from travois.prompt.style_files import styles
+from travois.prompt.style_files import load_styles
 from travois.settings.schema import LoadedSettings
-from travois.skills.command_files import commands
-from travois.skills.skill_files import FILE
+from travois.skills.command_files import load_commands
+from travois.skills.skill_files import SKILL_FILE
 from travois.tools.catalog import TOOLS
 
 
@@ -70,18 +70,18 @@ def _list_agents(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_commands(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    found, _ = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+    found, _ = load_commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
     yield from ((name, EffectivePart(one.description, one.origin)) for name, one in found.items())
 
 
 def _list_skills(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
-        if skill.origin.endswith(FILE):
+        if skill.origin.endswith(SKILL_FILE):
             yield skill.name, EffectivePart(skill.description, skill.origin)
 
 
 def _list_styles(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    for style in styles(skills.skill_folders(place, loaded, Options()))[0].values():
+    for style in load_styles(skills.skill_folders(place, loaded, Options()))[0].values():
         yield style.name, EffectivePart(style.description, style.origin)
 
 

@@ -16,7 +16,7 @@ from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.core.tokens import context_tokens
 from travois.engine.agent import Agent, AgentHooks, AgentPermissions
-from travois.hooks.config import Hook, Listener, called, parse
+from travois.hooks.config import Hook, Listener, build_callback_hooks, parse_hooks
 from travois.hooks.events import (
     FileChanged,
     PostModelSwitch,
@@ -25,8 +25,8 @@ from travois.hooks.events import (
     SessionStart,
     Setup,
 )
-from travois.hooks.fire import fire
-from travois.hooks.output import SILENCE, Heard, Hooks, Said
+from travois.hooks.fire import fire_hooks
+from travois.hooks.output import NO_DECISION, HookDecision, HookResult, Hooks
 from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
@@ -49,7 +49,7 @@ def load_hooks(loaded: LoadedSettings) -> tuple[tuple[Hook, ...], tuple[str, ...
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
     for origin, tree in loaded.hooks:
-        parsed, plugin = parse(tree, origin=origin), whose.get(origin)
+        parsed, plugin = parse_hooks(tree, origin=origin), whose.get(origin)
         folder, keeps = (plugin.folder, plugin.keeps) if plugin else ("", "")
         own = origin in loaded.own_hooks
         hooks += (replace(hook, plugin=folder, keeps=keeps, own=own) for hook in parsed.hooks)
@@ -84,12 +84,12 @@ def compose_hooks(
         walls = _probe_sandbox(place) if permissions.sandbox else None
         processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
         stack.push_async_callback(processes.aclose)
-        ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
+        ours, callbacks = build_callback_hooks(hook for hook in hooks if isinstance(hook, Listener))
         urls, variables = settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars
         return run.LocalHooks(
             (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
             processes,
-            place=run.Place(
+            place=run.HookEnvironment(
                 found.id,
                 str(folder / "log.jsonl"),
                 place.cwd,
@@ -101,7 +101,7 @@ def compose_hooks(
                 ),
                 sandboxed=settings.sandbox.hooks,
             ),
-            reach=run.Reach(urls, variables),
+            reach=run.HttpHookLimits(urls, variables),
             callbacks=callbacks,
         )
 
@@ -117,10 +117,10 @@ def _probe_sandbox(place: Workspace) -> SandboxSupport | None:
     return find_sandbox_support(place.home.path / "walls.json", workspace=place.cwd)
 
 
-async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> Said:
-    from travois.hooks.model_hooks import answered
+async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
+    from travois.hooks.model_hooks import run_model_hook
 
-    return await answered(agent, hook, event)
+    return await run_model_hook(agent, hook, event)
 
 
 def _transcript_writer(
@@ -151,8 +151,8 @@ async def fire_session_start(agent: Agent, options: Options) -> tuple[str, ...]:
     """Fire the start hooks; return notices for the user."""
     if agent.hooks.active is None:
         return ()
-    ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
-    heard = await fire(agent, _build_start_event(agent, options))
+    ready = await fire_hooks(agent, Setup(options.setup)) if options.setup else NO_DECISION
+    heard = await fire_hooks(agent, _build_start_event(agent, options))
     return (*ready.messages, *heard.messages)
 
 
@@ -182,14 +182,14 @@ async def fire_model_switch(agent: Agent, name: str, *, source: str) -> AsyncGen
     before, after, view = epoch.model.name, agent.models.named(name).card.name, agent.session.view
     warm = agent.session.cache.seconds_left(agent.runtime.clock()) > 0
     told = (before, after, name, source, context_tokens(view), warm)
-    heard = await fire(agent, PreModelSwitch(*told))
+    heard = await fire_hooks(agent, PreModelSwitch(*told))
     if why := heard.block or heard.stop or await _ask_about_switch(agent, heard, after):
         raise UserError(f"The model stays {before}", why=f"a hook says: {why}", code=1)
     yield
-    await fire(agent, PostModelSwitch(*told))
+    await fire_hooks(agent, PostModelSwitch(*told))
 
 
-async def _ask_about_switch(agent: Agent, heard: Heard, model: str) -> str:
+async def _ask_about_switch(agent: Agent, heard: HookDecision, model: str) -> str:
     """Return why the person declines a model switch; empty if they accept."""
     if heard.decision != "ask":
         return ""
@@ -202,15 +202,15 @@ async def _ask_about_switch(agent: Agent, heard: Heard, model: str) -> str:
 async def watch_hook_files(agent: Agent) -> None:
     """Fire hooks when watched files change, as long as the session is open."""
     assert agent.hooks.active is not None
-    seen = _modification_times(agent.hooks.active.watched)
+    seen = _modification_times(agent.hooks.active.files_to_watch)
     while True:
         await anyio.sleep(WATCH_POLL_SECONDS)
-        found = _modification_times(agent.hooks.active.watched)
+        found = _modification_times(agent.hooks.active.files_to_watch)
         for path, stamp in found.items():
             before = seen.get(path, stamp)
             if stamp != before:
                 change = "unlink" if not stamp else "change" if before else "add"
-                await fire(agent, FileChanged(path, change))
+                await fire_hooks(agent, FileChanged(path, change))
         seen = found
 
 
@@ -229,7 +229,7 @@ async def fire_session_end(agent: Agent, why: LeaveReason) -> tuple[str, ...]:
     """Fire the end hooks, also while the session is being cancelled."""
     if agent.hooks.active is None:
         return ()
-    heard = SILENCE
+    heard = NO_DECISION
     with anyio.CancelScope(shield=True):
-        heard = await fire(agent, SessionEnd(why))
+        heard = await fire_hooks(agent, SessionEnd(why))
     return heard.messages

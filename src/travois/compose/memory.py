@@ -11,17 +11,17 @@ import anyio.to_thread
 
 from travois.compose.open_session import Workspace
 from travois.engine.agent import AgentMemory, AgentRuntime, World
-from travois.memory.memory import Consent, Memory, Scope
+from travois.memory.memory import Memory, MemoryConsent, MemoryScope
 from travois.memory.paths import project_folder_key
 from travois.sessions import blobs
 from travois.sessions.home import Project, TravoisHome
 from travois.settings.schema import LoadedSettings, MemorySettings
 
 if TYPE_CHECKING:
-    from travois.memory.store import FolderMemories
+    from travois.memory.store import FolderMemoryStore
     from travois.search.index import SearchIndex
 
-    MemoriesType = FolderMemories
+    MemoriesType = FolderMemoryStore
 else:
     MemoriesType = object
 
@@ -31,7 +31,7 @@ FILL_BATCH_SIZE = 8
 
 def open_memories_here(
     home: TravoisHome, project: Project, loaded: LoadedSettings
-) -> FolderMemories:
+) -> FolderMemoryStore:
     """Open the memories for a person to look at."""
     there = (home.path / "memory").is_dir()
     return _open_memories(home, project, loaded, index=_open_index(home) if there else None)
@@ -50,7 +50,7 @@ def compose_memory(
     return AgentMemory(known, extract=asked.extract if persist else "off", recall=asked.recall)
 
 
-def consent_by_scope(asked: MemorySettings) -> dict[Scope, Consent]:
+def consent_by_scope(asked: MemorySettings) -> dict[MemoryScope, MemoryConsent]:
     """Return what becomes of a proposed memory in each scope."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
@@ -73,7 +73,7 @@ def _open_memories(
     *,
     index: SearchIndex | None,
     wrote: Callable[[str], None] | None = None,
-) -> FolderMemories:
+) -> FolderMemoryStore:
     from travois.memory.store import open_memories
 
     asked = loaded.settings.memory
@@ -104,7 +104,7 @@ class LazyMemories(MemoriesType):
     ) -> None:
         self._home, self._project, self._loaded = home, project, loaded
         self._wrote = wrote
-        self._held: FolderMemories | None = None
+        self._held: FolderMemoryStore | None = None
         self._told = False
         self.behind: Callable[[], object] = lambda: None
         """Called once when some memories are not indexed by meaning yet."""
@@ -113,7 +113,7 @@ class LazyMemories(MemoriesType):
         """Open the memories for everything that has no answer without them."""
         return getattr(self._ensure_open(), name)
 
-    def _ensure_open(self) -> FolderMemories:
+    def _ensure_open(self) -> FolderMemoryStore:
         if self._held is None:
             index = _open_index(self._home)
             self._held = _open_memories(
@@ -132,7 +132,7 @@ class LazyMemories(MemoriesType):
 
     def all(self) -> tuple[Memory, ...]:
         """Return every memory that can be read."""
-        return self._ensure_open().all() if self._has_memories() else ()
+        return self._ensure_open().read_all() if self._has_memories() else ()
 
     def index(self) -> str:
         """Return the index that opens a session."""
@@ -143,7 +143,7 @@ class LazyMemories(MemoriesType):
         if not self._has_memories():
             return ()
         found = self._ensure_open().search(text, limit=limit)
-        if not self._told and self._ensure_open().waiting():
+        if not self._told and self._ensure_open().count_unembedded():
             self._told = True
             from anyio import from_thread
 
@@ -152,7 +152,7 @@ class LazyMemories(MemoriesType):
 
     async def catch_up(self) -> None:
         """Embed the rest for search by meaning, a few at a time."""
-        fill = partial(self._ensure_open().fill, FILL_BATCH_SIZE)
+        fill = partial(self._ensure_open().embed_more, FILL_BATCH_SIZE)
         filled = FILL_BATCH_SIZE
         while filled:
             filled = await anyio.to_thread.run_sync(fill, abandon_on_cancel=True)

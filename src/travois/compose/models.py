@@ -26,7 +26,7 @@ from travois.engine.agent import (
     SharedSummaries,
     SmallModel,
 )
-from travois.hooks.config import parse
+from travois.hooks.config import parse_hooks
 from travois.permissions.secrets import collect_secrets
 from travois.ports.world import ModelClient
 from travois.providers import catalog
@@ -332,7 +332,7 @@ def list_hook_variables(loaded: LoadedSettings) -> tuple[tuple[str, str], ...]:
         hook.env
         for origin, tree in loaded.hooks
         if origin in loaded.own_hooks and "env" in str(tree)
-        for hook in parse(tree, origin=origin).hooks
+        for hook in parse_hooks(tree, origin=origin).hooks
     ]
     names = dict.fromkeys(name for each in named for name in each)
     return tuple((name, os.environ[name]) for name in names if name in os.environ)

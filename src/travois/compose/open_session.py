@@ -36,7 +36,7 @@ from travois.core.models import ModelCard as Card
 from travois.engine.loop import UNKNOWN_RESULT, answer_open_calls
 from travois.engine.tool_definitions import build_first_head, build_tool_specs
 from travois.ports.tool import AnyTool
-from travois.prompt.environment import Surroundings, baseline
+from travois.prompt.environment import Environment, render_environment
 from travois.sessions import catalog
 from travois.sessions.checkpoint import CHECKPOINT_FILE as CHECKPOINT
 from travois.sessions.home import Project, TravoisHome
@@ -257,7 +257,7 @@ def settle_session_log(
     session.is_lasting = options.persist and not place.home.passing
     if session.view.epoch is None:
         session.append(build_first_head(card, _system_text(options), tools, wanted=options.toolset))
-        session.append(baseline(describe_surroundings(place, options)))
+        session.append(render_environment(describe_surroundings(place, options)))
         return
     answer_open_calls(session, started=UNKNOWN_RESULT)
     if session.last is not None and not _is_between_turns(session.last.fact):
@@ -304,9 +304,9 @@ def _system_text(options: Options) -> str:
 
 def describe_surroundings(
     place: Workspace, options: Options, *, cwd: str = "", worktree: str = ""
-) -> Surroundings:
+) -> Environment:
     """Describe the current surroundings of a session."""
-    return Surroundings(
+    return Environment(
         cwd=cwd or place.cwd,
         platform=sys.platform,
         date=strftime("%Y-%m-%d", localtime()),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from travois.prompt.style_text import DEFAULT
+from travois.prompt.style_text import DEFAULT_STYLE
 
 if TYPE_CHECKING:
     from travois.settings.load import SettingValue
@@ -105,7 +105,7 @@ def settings_from_options(options: Options) -> dict[str, SettingValue]:
         "permissions.deny": (*options.disallowed, *_restricted_tools(options)),
         "permissions.additionalDirectories": options.folders,
         "plugins": options.plugins,
-        "outputStyle": options.style or (DEFAULT if options.bare else ""),
+        "outputStyle": options.style or (DEFAULT_STYLE if options.bare else ""),
         "context.window": options.window,
         "disableAllHooks": options.bare,
         "maxTurns": options.max_turns,

@@ -18,7 +18,7 @@ from travois.compose.open_session import Workspace
 from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.hooks.events import ConfigChange
-from travois.hooks.fire import fire
+from travois.hooks.fire import fire_hooks
 from travois.ports.world import UserWarned
 from travois.settings.schema import LoadedSettings
 
@@ -52,7 +52,7 @@ class SettingsReload:
             return
         if _is_unchanged(self._loaded, fresh):
             return
-        heard = await fire(agent, ConfigChange(_settings_source(path, self._place), path))
+        heard = await fire_hooks(agent, ConfigChange(_settings_source(path, self._place), path))
         if heard.block:
             agent.session.emit(UserWarned(f"{path} changed, but a hook rejected it: {heard.block}"))
             return
@@ -78,7 +78,7 @@ class SettingsReload:
         gone, hooks = hooking.load_hooks(self._loaded)[0], hooking.load_hooks(fresh)[0]
         if gone != hooks and agent.hooks.make is not None:
             agent.hooks.active = agent.hooks.active or agent.hooks.make()
-            agent.hooks.active.join(hooks, gone=gone)
+            agent.hooks.active.update(hooks, gone=gone)
         self._loaded = fresh
 
 

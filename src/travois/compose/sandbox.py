@@ -34,7 +34,7 @@ from travois.sessions.home import find_verified_repository
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import AUTO_ALLOW_BASH_KEY
-from travois.skills.skill_files import personal_folders
+from travois.skills.skill_files import list_personal_folders
 
 SANDBOX_OFF_NOTICE = (
     "Sandbox: off, as the settings say. Commands have all your permissions: nothing protects "
@@ -189,7 +189,7 @@ def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
 
 def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple[str, ...]:
     """Return the folders of skills and plugins that the model may use."""
-    skills = map(os.path.realpath, personal_folders(place.home, os.environ))
+    skills = map(os.path.realpath, list_personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
     apart = (path for path in skills if not is_inside(path, place.cwd))
     folders = (*apart, *(one.folder for one in loaded.plugins))

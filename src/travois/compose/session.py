@@ -82,9 +82,9 @@ from travois.ports.world import (
     WorkspaceSnapshots,
 )
 from travois.process.run import LocalProcesses
-from travois.prompt.briefing import again
-from travois.prompt.environment import Surroundings
-from travois.prompt.style_text import DEFAULT
+from travois.prompt.briefing import rebuild_briefing
+from travois.prompt.environment import Environment
+from travois.prompt.style_text import DEFAULT_STYLE
 from travois.providers.encoder import RequestEncoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import SandboxSupport
@@ -97,7 +97,7 @@ from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings, Plugin, Settings
 from travois.settings.sources import parse_setting_sources
-from travois.skills.invoke import Practitioner
+from travois.skills.invoke import AgentSkillRunner
 from travois.snapshots.snapshots import Snapshots
 from travois.telemetry import TelemetryOptions, read_telemetry_options
 from travois.tools import interaction
@@ -126,7 +126,7 @@ class SessionRuntime(msgspec.Struct):
     plugins: tuple[Plugin, ...] = ()
     telemetry: TelemetryOptions | None = None
     """The telemetry settings; none if nothing is sent."""
-    style: str = DEFAULT
+    style: str = DEFAULT_STYLE
     """The output style that it began with, as far as the settings still say so."""
 
     @property
@@ -288,7 +288,7 @@ def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRun
     """Add the parts that only settings decide: consolidation, telemetry, style."""
     asked, driven = start.loaded.settings, start.options.driven
     nights = _open_dreams(start) if start.guests.is_attended and not driven else None
-    wish, style = read_telemetry_options(asked, os.environ), asked.output_style or DEFAULT
+    wish, style = read_telemetry_options(asked, os.environ), asked.output_style or DEFAULT_STYLE
     plugins = start.loaded.plugins
     return replace(crew, nights=nights, plugins=plugins, style=style, telemetry=wish)
 
@@ -408,7 +408,7 @@ def _agent_prompt(
     bounds, id = start.fence.bounds, start.opened.id
     old_tmp = sandbox.find_old_tmp(bounds, place, id=id, session=session)
 
-    def environment() -> Surroundings:
+    def environment() -> Environment:
         cwd, worktree = session.state.get("cwd", ""), current_worktree(session)
         here = describe_surroundings(place, options, cwd=cwd, worktree=worktree)
         return replace(here, planning=permissions.guard.mode == "plan", old_tmp=old_tmp)
@@ -420,7 +420,9 @@ def _agent_prompt(
         else None
     )
     skills = skilled.compose_skills(place, loaded, options)
-    return AgentPrompt(environment, files, skills, use_skills=Practitioner, restate=again)
+    return AgentPrompt(
+        environment, files, skills, use_skills=AgentSkillRunner, restate=rebuild_briefing
+    )
 
 
 def _agent_team(start: SessionParts, office: SessionMail | None) -> AgentTeam:

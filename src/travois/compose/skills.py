@@ -11,19 +11,19 @@ from travois.compose.options import Options
 from travois.core.toolsets import DEFAULT_TOOLSET as DEFAULT_TOOLS
 from travois.engine.tool_definitions import list_shown_names
 from travois.ports.tool import AnyTool
-from travois.prompt.style_files import styles
-from travois.prompt.style_text import DEFAULT, styled, wishes
+from travois.prompt.style_files import load_styles
+from travois.prompt.style_text import DEFAULT_STYLE, apply_style, render_user_preferences
 from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import parse_setting_sources
-from travois.skills.skill_files import DiskSkills, Places
+from travois.skills.skill_files import DiskSkills, SkillPlaces
 
 
-def skill_folders(place: Workspace, loaded: LoadedSettings, options: Options) -> Places:
+def skill_folders(place: Workspace, loaded: LoadedSettings, options: Options) -> SkillPlaces:
     """Return the folders of skills, with the settings for them."""
     asked = loaded.settings
-    return Places(
+    return SkillPlaces(
         place.home,
         place.project.root,
         place.cwd,
@@ -75,7 +75,9 @@ def apply_prompt_settings(
 ) -> tuple[Options, tuple[str, ...]]:
     """Apply language, attribution and output style to the system prompt; and notices."""
     asked = loaded.settings
-    told = wishes(language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr)
+    told = render_user_preferences(
+        language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr
+    )
     more = "\n\n".join(filter(None, (told, options.append_system)))
     return _apply_output_style(
         place, loaded, replace(options, append_system=more, toolset=asked.toolset)
@@ -86,10 +88,13 @@ def _apply_output_style(
     place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     wanted = loaded.settings.output_style
-    plain, plugged = wanted.casefold() in ("", DEFAULT), any(one.styles for one in loaded.plugins)
+    plain, plugged = (
+        wanted.casefold() in ("", DEFAULT_STYLE),
+        any(one.styles for one in loaded.plugins),
+    )
     if plain and not plugged:
         return options, ()
-    known, notices = styles(skill_folders(place, loaded, options))
+    known, notices = load_styles(skill_folders(place, loaded, options))
     style = next((one for one in known.values() if one.forced), known.get(wanted.casefold()))
     if style is None and plain:
         return options, notices
@@ -98,4 +103,4 @@ def _apply_output_style(
         missing = f"{loaded.origin('outputStyle')}: unknown output style {wanted!r}"
         return options, (*notices, f"{missing}; available: {there}")
     text = options.system or SYSTEM_PROMPT_FILE.read_text("utf-8").strip()
-    return replace(options, system=styled(text, style)), notices
+    return replace(options, system=apply_style(text, style)), notices

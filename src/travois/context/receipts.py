@@ -34,7 +34,7 @@ from travois.core.tokens import (
     token_ratio,
 )
 from travois.core.view import View, ViewItem, keep_live_entries, project_view
-from travois.memory.recall_text import CHANGED, INDEX, RECALLED
+from travois.memory.recall_text import INDEX_CHANGED_TAG, INDEX_TAG, RECALLED_TAG
 from travois.prompt import environment, instruction_text
 
 ReceiptState = Literal["stands", "undone", "replaced by a later one", "rewound"]
@@ -162,7 +162,9 @@ class _ReceiptBuilder:
 
 def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
     texts = (extract_text((block,)) for block in fact.summary)
-    told = (text for text in texts if text.startswith((instruction_text.TAG, "<files>")))
+    told = (
+        text for text in texts if text.startswith((instruction_text.INSTRUCTIONS_TAG, "<files>"))
+    )
     return tuple(dict.fromkeys(path for text in told for path in FILE_TAG.findall(text)))
 
 
@@ -191,7 +193,7 @@ PORTION_KINDS: tuple[PortionKind, ...] = (
     "results",
 )
 MAX_SOURCE_CHARS = 60
-MEMORY_MARKS = (RECALLED, INDEX, CHANGED)
+MEMORY_MARKS = (RECALLED_TAG, INDEX_TAG, INDEX_CHANGED_TAG)
 EMPTY_MAPPING: Mapping[str, str] = {}
 
 
@@ -317,7 +319,7 @@ def _classify_user_block(
         return WindowPortion(
             "messages", f"you: {_shorten_source(text)}", size, "your message", item.seq
         )
-    if text.startswith(instruction_text.TAG):
+    if text.startswith(instruction_text.INSTRUCTIONS_TAG):
         return WindowPortion(
             "instructions", "instruction files", size, "project instructions", item.seq
         )
@@ -325,7 +327,7 @@ def _classify_user_block(
         return WindowPortion(
             "memory", "memories", size, "remembered from earlier sessions", item.seq
         )
-    if text.startswith(environment.OPENING):
+    if text.startswith(environment.ENVIRONMENT_OPENING):
         return WindowPortion(
             "messages", "environment", size, "date, folder and git state", item.seq
         )

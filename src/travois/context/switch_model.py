@@ -15,7 +15,7 @@ from travois.core.tokens import context_tokens, family_ratio, head_tokens, stop_
 from travois.engine.agent import Agent
 from travois.engine.tool_definitions import adapt_toolset
 from travois.ports.world import CompactionProgress, ModelClient, UserWarned
-from travois.prompt.briefing import again
+from travois.prompt.briefing import rebuild_briefing
 
 if TYPE_CHECKING:
     from travois.context.compaction.summary_call import ModelSummary
@@ -97,7 +97,7 @@ def _make_trial_agent(agent: Agent, epoch: Epoch) -> Agent:
     trial = replace(
         agent,
         session=session.copy_to_log(TrialLog(session.history())),
-        prompt=replace(agent.prompt, restate=again),
+        prompt=replace(agent.prompt, restate=rebuild_briefing),
         tools=replace(agent.tools, restate_mcp=tuple),
     )
     trial.session.append(epoch)

@@ -18,8 +18,8 @@ from travois.core.models import ModelCard as Card
 from travois.core.spending import Budget
 from travois.core.view import View
 from travois.hooks.config import Hook
-from travois.hooks.output import Hooks, Said
-from travois.memory.port import Memories
+from travois.hooks.output import HookResult, Hooks
+from travois.memory.port import MemoryStore
 from travois.permissions.decide import Permissions
 from travois.permissions.updates import PermissionUpdate
 from travois.ports.agents import MailTransport, TaskStore, Worktrees
@@ -36,11 +36,11 @@ from travois.ports.world import (
     Web,
     WorkspaceSnapshots,
 )
-from travois.prompt.environment import Surroundings
+from travois.prompt.environment import Environment
 from travois.providers.request import Request
 from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
-from travois.skills.skills import Practice, Skills
+from travois.skills.skills import SkillRunner, Skills
 
 
 class World(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ class AgentHooks(msgspec.Struct):
     """The active hooks; none if there are none."""
     make: Callable[[], Hooks] | None = None
     """Creates the hooks when the first one joins; none where hooks are off."""
-    run_inline: Callable[[Agent, Hook, bytes], Awaitable[Said]] | None = None
+    run_inline: Callable[[Agent, Hook, bytes], Awaitable[HookResult]] | None = None
     """Answers for hooks that are no programs."""
     write_transcript: Callable[[], str] = lambda: ""
     """Brings the transcript that hooks read up to date; returns its path."""
@@ -196,7 +196,7 @@ class AgentContext(msgspec.Struct, frozen=True):
 class AgentMemory(msgspec.Struct, frozen=True):
     """The memories of earlier sessions, and how they are extracted and recalled."""
 
-    memories: Memories | None = None
+    memories: MemoryStore | None = None
     """The memories; none if memory is off."""
     extract: Literal["model", "rules", "off"] = "model"
     """The author of new memories."""
@@ -207,13 +207,13 @@ class AgentMemory(msgspec.Struct, frozen=True):
 class AgentPrompt(msgspec.Struct, frozen=True):
     """The parts of the prompt besides the conversation."""
 
-    environment: Callable[[], Surroundings] | None = None
+    environment: Callable[[], Environment] | None = None
     """Describes the current surroundings; none if the model need not know them."""
     instructions: InstructionLibrary | None = None
     """The instruction files; none if there are none."""
     skills: Skills | None = None
     """The skills; none if there are none."""
-    use_skills: Callable[[Agent], Practice] | None = None
+    use_skills: Callable[[Agent], SkillRunner] | None = None
     """Returns the port by which an agent uses skills."""
     restate: Callable[[Agent], tuple[Text, ...]] = lambda agent: ()
     """Text that is repeated after a compaction, as it is then: rules, surroundings."""

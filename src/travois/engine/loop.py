@@ -15,12 +15,12 @@ from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, check_budget, warn_near_limit
 from travois.engine.fallback import return_to_chosen_model
 from travois.engine.request import request_reply
-from travois.hooks.fire import gave_up, sent_back, unwelcome
-from travois.memory.extraction import gather
-from travois.memory.recall import recollect
-from travois.prompt.briefing import brief
+from travois.hooks.fire import on_stop, on_stop_failure, on_user_prompt
+from travois.memory.extraction import start_extraction
+from travois.memory.recall import recall_for_prompt
+from travois.prompt.briefing import brief_agent
 from travois.sessions.session import Session
-from travois.skills.invoke import lapse
+from travois.skills.invoke import revoke_turn_rights
 from travois.snapshots.before_call import snapshot_after_turn
 
 STOPPED_RESULT = "Stopped before it finished; how far it got is unknown."
@@ -62,7 +62,7 @@ async def run_turn(agent: Agent) -> EndReason:
         raise
     finally:  # appends are synchronous: this works while being cancelled
         answer_open_calls(session, started=STOPPED_RESULT)
-        lapse(agent)
+        revoke_turn_rights(agent)
         with anyio.CancelScope(shield=True):
             await snapshot_after_turn(agent)
         session.append(Ended(why, detail))
@@ -75,7 +75,7 @@ async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
     answer_open_calls(agent.session, started=UNKNOWN_RESULT)
     agent.runtime.relocate(agent)
     return_to_chosen_model(agent)
-    await brief(agent)
+    await brief_agent(agent)
     agent.turn.stop_reason = await admit_inbox(agent) or agent.turn.stop_reason
     while await has_more_to_do(agent):
         if stop := find_turn_stop(agent):
@@ -83,14 +83,14 @@ async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
         check_budget(agent)
         warn_near_limit(agent)
         if failure := await manage_window(agent) or await request_reply(agent):
-            gather(agent, after="failure")
-            await gave_up(agent, failure)
+            start_extraction(agent, after="failure")
+            await on_stop_failure(agent, failure)
             return "failed", failure
         await _answer_calls(agent)
         await admit_inbox(agent)
         nudge_model(agent)
     update_notes_if_due(agent)
-    gather(agent)
+    start_extraction(agent)
     return _end_reason(agent.session.view), ""
 
 
@@ -119,9 +119,9 @@ async def admit_inbox(agent: Agent) -> str:
         agent.turn.inbox.extend(collect_end_reports(agent))
     while agent.turn.inbox:
         said = agent.turn.inbox[0]
-        why = await unwelcome(agent, said)
+        why = await on_user_prompt(agent, said)
         if not why:
-            await recollect(agent, said)
+            await recall_for_prompt(agent, said)
             agent.session.append(said)
         # Only now: hooks and recall take time, and a message must survive being stopped there.
         agent.turn.inbox.popleft()
@@ -134,7 +134,7 @@ async def has_more_to_do(agent: Agent) -> bool:
     """Return whether the model has to speak next, or a hook sends it back to work."""
     if agent.turn.stop_reason or awaits_model(agent.session.view):
         return True
-    return await sent_back(agent)
+    return await on_stop(agent)
 
 
 def find_turn_stop(agent: Agent) -> tuple[EndReason, str] | None:

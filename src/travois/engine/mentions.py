@@ -15,7 +15,7 @@ from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.ports.world import content_digest
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
 if TYPE_CHECKING:
     from travois.engine.permission_gate import ApprovalSource
@@ -63,6 +63,9 @@ def build_mention_note(path: str, outcome: ToolOutcome, *, tool: str = "Read") -
     shown = text[: MAX_MENTION_TOKENS * 3] if estimate_tokens(text) > MAX_MENTION_TOKENS else text
     rest = "" if shown == text else f"\n[Truncated: {tool} shows the rest.]"
     media = (block for block in outcome.content if not isinstance(block, Text))
-    name, mark = plain(path).replace('"', ""), content_digest(text.encode(errors="replace"))[:16]
+    name, mark = (
+        escape_line(path).replace('"', ""),
+        content_digest(text.encode(errors="replace"))[:16],
+    )
     opening, closing = f'<mentioned file="{name}" digest="{mark}">', f"</mentioned {mark}>"
     return User((Text(f"{opening}\n{shown}{rest}\n{closing}"), *media), origin="note")

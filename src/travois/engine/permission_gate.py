@@ -22,8 +22,13 @@ from travois.engine.sandbox_offer import (
     should_offer_sandbox,
 )
 from travois.hooks.events import PermissionRequest
-from travois.hooks.fire import arguments, before, fire, update
-from travois.hooks.output import SILENCE, Heard
+from travois.hooks.fire import (
+    apply_permission_updates,
+    decode_call_args,
+    fire_hooks,
+    on_pre_tool_use,
+)
+from travois.hooks.output import NO_DECISION, HookDecision
 from travois.permissions import question as narrow
 from travois.permissions.access import Access
 from travois.permissions.decide import PLAN_MODE_REASON, PermissionDecision, decide_permission
@@ -98,7 +103,9 @@ class CallDecision(msgspec.Struct, frozen=True):
     """The input that came with the permission instead, as JSON text."""
 
 
-async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -> CallDecision:
+async def decide_call(
+    agent: Agent, ready: ParsedCall, heard: HookDecision = NO_DECISION
+) -> CallDecision:
     """Decide whether a call may run and in which sandbox; `heard` is the hooks' decision."""
     wanted = build_call_context(agent, ready)
     verdict = _decide_with_hook_result(agent, wanted, heard)
@@ -168,7 +175,9 @@ def preapprove_call(
     )
 
 
-def _decide_with_hook_result(agent: Agent, wanted: ToolUse, heard: Heard) -> PermissionDecision:
+def _decide_with_hook_result(
+    agent: Agent, wanted: ToolUse, heard: HookDecision
+) -> PermissionDecision:
     """Judge by rules and mode; a hook may ask anyway, or allow what only the mode asks."""
     verdict = _restrict_in_plan_mode(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
@@ -251,13 +260,13 @@ async def _ask_hooks(
     call = Call(question.call, question.tool, question.args)
     always = suggest_updates(parse_permission_rule(rule, "allow") for rule in question.always)
     offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
-    occasion = PermissionRequest(call.name, arguments(call), (*always, *offer))
-    heard = await fire(agent, occasion, call=call.id, use=wanted)
+    occasion = PermissionRequest(call.name, decode_call_args(call), (*always, *offer))
+    heard = await fire_hooks(agent, occasion, call=call.id, use=wanted)
     if why := heard.block or heard.stop:
         return CallDecision(Decided(call.id, "deny", why, by="hook"))
     if heard.decision != "allow":
         return None
-    update(agent, heard.updates)
+    apply_permission_updates(agent, heard.updates)
     because = f"a hook answered for the user: {question.because}"
     return CallDecision(Decided(call.id, "allow", because, by="hook"), input=heard.input)
 
@@ -267,7 +276,7 @@ def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnsw
         return Decided(question.call, "deny", "the answer was for another question", by="person")
     because = answer.reason or question.because
     if answer.allow:
-        update(agent, answer.updates)
+        apply_permission_updates(agent, answer.updates)
     if answer.allow and answer.always and question.always:
         _save_rules(agent, question.always)
         because = f"{because}; from now on: {', '.join(question.always)}"
@@ -394,7 +403,7 @@ async def decide_with_hooks(
     # No hook can lift a denial, so none is asked.
     if decide_permission(agent.permissions.guard, wanted).effect == "deny":
         return ready, await decide_call(agent, ready)
-    heard = await before(agent, ready.call, wanted)
+    heard = await on_pre_tool_use(agent, ready.call, wanted)
     if why := heard.block or heard.stop:
         return ready, _deny_by_hook(ready, why)
     if heard.input:

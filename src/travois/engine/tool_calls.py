@@ -44,10 +44,10 @@ from travois.engine.tmp_folder import (
     locate_calls,
 )
 from travois.hooks import fire
-from travois.hooks.events import AnyOccasion, CwdChanged
-from travois.hooks.output import Heard
-from travois.memory.port import Recording
-from travois.memory.weighing import Recorder
+from travois.hooks.events import AnyHookEvent, CwdChanged
+from travois.hooks.output import HookDecision
+from travois.memory.port import MemoryRecorder
+from travois.memory.weighing import AgentMemoryRecorder
 from travois.permissions.access import accesses_collide
 from travois.permissions.decide import decide_permission
 from travois.permissions.resolve_paths import (
@@ -60,10 +60,10 @@ from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, ToolError, ToolOutcome, refuse_nul_paths
 from travois.ports.web_search import WebSearch
 from travois.ports.world import Choice, ChoiceRequest, ToolProgress, ToolStarted, UnansweredQuestion
-from travois.prompt.briefing import touch
+from travois.prompt.briefing import brief_on_touched_files
 from travois.sandbox.policy import runs_outside_sandbox
 from travois.sessions.session import Session
-from travois.skills.skills import Practice
+from travois.skills.skills import SkillRunner
 from travois.snapshots.before_call import snapshot_before_calls
 from travois.snapshots.uncovered import stamp_uncovered, warn_of_changed
 
@@ -110,9 +110,9 @@ async def run_tool_calls(agent: Agent) -> None:
         await snapshot_before_calls(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run_batch(agent, allowed)
         ran += (ready for ready, _ in allowed)
-    await touch(agent, ran)
+    await brief_on_touched_files(agent, ran)
     if agent.hooks.active is not None and asked and not agent.turn.stop_reason:
-        await fire.batch(agent)
+        await fire.on_tool_batch(agent)
 
 
 async def _judge_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
@@ -178,7 +178,7 @@ async def _decide_and_record(
 async def _fire_denied_hook(agent: Agent, ready: ParsedCall, decided: Decided) -> bool:
     if decided.by == "hook":
         return False
-    return await fire.denied(
+    return await fire.on_permission_denied(
         agent, ready.call, build_call_context(agent, ready), why=decided.because
     )
 
@@ -284,13 +284,15 @@ async def _run_post_hooks(
     """Run the post-tool hooks; record the result whatever happens to them."""
     try:
         wanted = build_call_context(agent, ready)
-        outcome = await fire.after(agent, ready.call, outcome, use=wanted, seconds=seconds)
+        outcome = await fire.on_post_tool_use(
+            agent, ready.call, outcome, use=wanted, seconds=seconds
+        )
     finally:
         stood = _current_folder(agent.session, agent.world)
         _record_result(agent, ready.call, outcome)
         stands = _current_folder(agent.session, agent.world)
     if stands != stood:
-        await fire.fire(agent, CwdChanged(stood, stands))
+        await fire.fire_hooks(agent, CwdChanged(stood, stands))
 
 
 async def _run_read_only_first(
@@ -455,12 +457,12 @@ class CallEnv:
         return partial(search, self._agent) if search is not None else None
 
     @property
-    def memory(self) -> Recording | None:
+    def memory(self) -> MemoryRecorder | None:
         """The memory for later sessions; none where it is off."""
-        return Recorder(self._agent) if self._agent.memory.memories is not None else None
+        return AgentMemoryRecorder(self._agent) if self._agent.memory.memories is not None else None
 
     @property
-    def skills(self) -> Practice | None:
+    def skills(self) -> SkillRunner | None:
         """The usable skills; none where there are none."""
         practice = self._agent.prompt.use_skills
         return practice(self._agent) if practice is not None else None
@@ -478,9 +480,9 @@ class CallEnv:
         """Show that something goes on."""
         self._session.emit(ToolProgress(self._call, text))
 
-    async def fire_hooks(self, occasion: AnyOccasion) -> Heard:
+    async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
         """Fire a hook event of this call and return the decision."""
-        return await fire.fire(self._agent, occasion, call=self._call)
+        return await fire.fire_hooks(self._agent, occasion, call=self._call)
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         """Ask the person, once all that led to the question is on screen."""

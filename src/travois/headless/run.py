@@ -34,13 +34,17 @@ from travois.headless.control.agent_work import SubagentProgress
 from travois.headless.control.tasks import TaskLines
 from travois.headless.stream_json import StreamJsonOptions, StreamJsonWriter, TurnTally
 from travois.headless.structured_output import StructuredAnswer
-from travois.hooks.fire import MODES
-from travois.memory.extraction import PATIENCE, settled, told
+from travois.hooks.fire import HOOK_MODE_NAMES
+from travois.memory.extraction import (
+    EXTRACTION_WAIT_SECONDS,
+    render_extraction_note,
+    wait_for_extraction,
+)
 from travois.ports.world import CompactionProgress, Event, RequestRetrying, UserWarned
-from travois.prompt.briefing import skills
+from travois.prompt.briefing import list_available_skills
 from travois.sdk import Session, typed_text
 from travois.settings.schema import Plugin
-from travois.skills.command_text import TYPED
+from travois.skills.command_text import TYPED_COMMAND
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 
@@ -135,10 +139,12 @@ class HeadlessRun:
                 break
         ignore_hangups()
 
-    async def finish_memory(self, session: Session, *, patience: float = PATIENCE) -> None:
+    async def finish_memory(
+        self, session: Session, *, patience: float = EXTRACTION_WAIT_SECONDS
+    ) -> None:
         """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
-        if told := await settled(session.crew.agent, patience=patience):
+        if told := await wait_for_extraction(session.crew.agent, patience=patience):
             write_stderr(f"travois: {told}\n")
 
     def report_state(self, state: str) -> None:
@@ -238,7 +244,9 @@ class HeadlessRun:
     async def _run_and_print(
         self, session: Session, prompt: tuple[TextOrMedia, ...], *, speaker: StreamJsonWriter
     ) -> None:
-        if (found := TYPED.fullmatch(typed_text(prompt).strip())) and found[1] not in self.commands:
+        if (found := TYPED_COMMAND.fullmatch(typed_text(prompt).strip())) and found[
+            1
+        ] not in self.commands:
             if found[1] == "compact":
                 await self._run_compaction(session, found[2] or "", speaker=speaker)
                 return
@@ -362,7 +370,7 @@ def _notice_text(event: Event) -> str:
         case CompactionProgress(seconds=seconds) if seconds:
             return f"writing the compaction summary ({seconds:.0f} s so far)"
         case Entry(fact=Noted(what="memory", text=text)):
-            return told(text)
+            return render_extraction_note(text)
         case _:
             return ""
 
@@ -389,9 +397,9 @@ def _session_json(session: Session, commands: tuple[str, ...]) -> JsonObject:
         "model": crew.model.id,
         "tools": list(crew.agent.tools.by_name),
         "mcp_servers": list_server_statuses(crew.loan),
-        "permissionMode": MODES.get(mode, mode),
+        "permissionMode": HOOK_MODE_NAMES.get(mode, mode),
         "slash_commands": list(commands),
-        "skills": [skill.name for skill in skills(crew.agent).skills],
+        "skills": [skill.name for skill in list_available_skills(crew.agent).skills],
         "agents": list(crew.agent.team.children.kinds) if crew.agent.team.children else [],
         "plugins": [_plugin_json(one) for one in crew.plugins],
         "output_style": crew.style,

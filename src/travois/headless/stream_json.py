@@ -38,8 +38,8 @@ from travois.core.facts import (
 from travois.core.json import as_list, as_object
 from travois.core.models import ModelCard, Usage, compute_cost
 from travois.headless.structured_output import NO_VALID_ANSWER, StructuredAnswer
-from travois.memory.extraction import told
-from travois.memory.recall_text import names
+from travois.memory.extraction import render_extraction_note
+from travois.memory.recall_text import find_shown_names
 from travois.ports.world import (
     ActivityShown,
     AgentProgress,
@@ -365,7 +365,7 @@ class StreamJsonWriter:
                 synthetic = self._user_line(seq, content) | {"isSynthetic": True}
                 return [*self._recall_lines(extract_text(fact.content)), synthetic]
             case Noted(what="memory", text=text):
-                return self._memory_lines(told(text))
+                return self._memory_lines(render_extraction_note(text))
             case Ended() if self.tally.api_error_name:
                 return [self._api_error_line(seq)]
             case _:
@@ -441,7 +441,7 @@ class StreamJsonWriter:
         return line | {"parent_tool_use_id": self._parent, **self._line_ids(str(seq))}
 
     def _recall_lines(self, note: str) -> list[JsonObject]:
-        found: list[Json] = [{"name": name} for name in names(note)]
+        found: list[Json] = [{"name": name} for name in find_shown_names(note)]
         body: JsonObject = {"subtype": "memory_recall", "mode": "select", "memories": found}
         return [self._line_without_entry("system", body)] if found else []
 

@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from travois.hooks.events import EVENTS, TOOLS, AnyOccasion
+from travois.hooks.events import HOOK_EVENT_NAMES, TOOL_EVENT_NAMES, AnyHookEvent
 from travois.permissions.rules import ToolUse, rule_matches
 from travois.permissions.rules import parse_permission_rule as parse_permission_rule
 
-COMMAND = 600.0
-CALLED = 60.0
-PROMPTED = 30.0
-LEAVING = 1.5
-LONGEST_LEAVING = 60.0
+COMMAND_TIMEOUT_SECONDS = 600.0
+CALLBACK_TIMEOUT_SECONDS = 60.0
+PROMPT_TIMEOUT_SECONDS = 30.0
+SESSION_END_TIMEOUT_SECONDS = 1.5
+MAX_SESSION_END_TIMEOUT_SECONDS = 60.0
 """Hook timeouts: usual, callback, before a prompt, at the end of a session and its maximum."""
-Type = Literal["command", "http", "callback", "prompt", "agent", "mcp_tool"]
-NEEDED = {
+HookType = Literal["command", "http", "callback", "prompt", "agent", "mcp_tool"]
+REQUIRED_FIELDS = {
     "command": ("command",),
     "http": ("url",),
     "prompt": ("prompt",),
@@ -28,14 +28,14 @@ NEEDED = {
     "mcp_tool": ("server", "tool"),
 }
 """The required fields of each hook type."""
-PATIENCE = {"prompt": PROMPTED, "agent": CALLED}
-EARLY = ("SessionStart", "Setup")
+TIMEOUT_BY_HOOK_TYPE = {"prompt": PROMPT_TIMEOUT_SECONDS, "agent": CALLBACK_TIMEOUT_SECONDS}
+EVENTS_BEFORE_MCP_START = ("SessionStart", "Setup")
 """Events that come before any server has started."""
-NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
-WORDS = re.compile(r"[A-Za-z0-9_|]*")
+NAME_LIST_MATCHER = re.compile(r"[A-Za-z0-9_\- ,|]*")
+WORD_LIST_MATCHER = re.compile(r"[A-Za-z0-9_|]*")
 """Matchers that are lists of names; any other is a regular expression."""
 
-ABROAD = {
+GEMINI_TOOL_NAMES = {
     "Bash": "run_shell_command",
     "Read": "read_file",
     "Edit": "replace",
@@ -49,14 +49,14 @@ ABROAD = {
 """Our tools, and what Gemini CLI calls them."""
 
 
-ALSO = {"ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit")}
+EQUIVALENT_TOOL_NAMES = {"ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit")}
 """Tools whose work other tools do too: a hook on those hears of them."""
 
 
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """One hook from a settings file, with its event, its matcher and the file that declares it."""
 
-    type: Type
+    type: HookType
     command: str = ""
     """The command line; for a callback, its name."""
     args: tuple[str, ...] | None = None
@@ -105,21 +105,23 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
         return self.url or self.prompt or " ".join((self.command, *(self.args or ())))
 
     @property
-    def patience(self) -> float:
+    def timeout_seconds(self) -> float:
         """Return the timeout in seconds."""
         if self.event == "SessionEnd":
-            return min(self.timeout or LEAVING, LONGEST_LEAVING)
-        usual = PROMPTED if self.event == "UserPromptSubmit" else COMMAND
-        return self.timeout or min(usual, PATIENCE.get(self.type, usual))
+            return min(self.timeout or SESSION_END_TIMEOUT_SECONDS, MAX_SESSION_END_TIMEOUT_SECONDS)
+        usual = (
+            PROMPT_TIMEOUT_SECONDS if self.event == "UserPromptSubmit" else COMMAND_TIMEOUT_SECONDS
+        )
+        return self.timeout or min(usual, TIMEOUT_BY_HOOK_TYPE.get(self.type, usual))
 
     @property
-    def background(self) -> bool:
+    def runs_in_background(self) -> bool:
         """Return whether the hook runs in the background; a `Notification` hook always does."""
         loose = self.aside or self.rewake or self.event == "Notification"
         return loose and self.type == "command"
 
 
-Callback = Callable[[dict[str, Any]], Awaitable[object]]
+HookCallback = Callable[[dict[str, Any]], Awaitable[object]]
 """Hears what a program would read, and answers with what one would print, as an object."""
 
 
@@ -127,13 +129,15 @@ class Listener(msgspec.Struct, frozen=True):
     """A hook that an SDK program registers from code."""
 
     event: str
-    call: Callback
+    call: HookCallback
     matcher: str = ""
-    timeout: float = CALLED
+    timeout: float = CALLBACK_TIMEOUT_SECONDS
     on_failure: Literal["continue", "block"] = "continue"
 
 
-def called(listeners: Iterable[Listener]) -> tuple[tuple[Hook, ...], dict[str, Callback]]:
+def build_callback_hooks(
+    listeners: Iterable[Listener],
+) -> tuple[tuple[Hook, ...], dict[str, HookCallback]]:
     """Turn SDK listeners into hooks, and return their callbacks by hook name."""
     calls = {f"callback {number}": one for number, one in enumerate(listeners, 1)}
     hooks = tuple(
@@ -150,21 +154,21 @@ def called(listeners: Iterable[Listener]) -> tuple[tuple[Hook, ...], dict[str, C
     return hooks, {name: one.call for name, one in calls.items()}
 
 
-class Group(msgspec.Struct, frozen=True):
+class HookGroup(msgspec.Struct, frozen=True):
     """The hooks under one matcher."""
 
     hooks: tuple[object, ...]
     matcher: str = ""
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedHooks(msgspec.Struct, frozen=True):
     """The hooks of one file, and notices about entries that were ignored."""
 
     hooks: tuple[Hook, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-def parse(tree: Mapping[str, object], *, origin: str, whose: str = "") -> Parsed:
+def parse_hooks(tree: Mapping[str, object], *, origin: str, whose: str = "") -> ParsedHooks:
     """Parse the `hooks` of one settings file; an invalid entry does not affect the others.
 
     Hooks of a subagent (`whose`) run for it alone: its `Stop` counts as `SubagentStop`.
@@ -173,22 +177,22 @@ def parse(tree: Mapping[str, object], *, origin: str, whose: str = "") -> Parsed
     notices: list[str] = []
     for written, groups in tree.items():
         event = "SubagentStop" if whose and written == "Stop" else written
-        if event not in EVENTS:
+        if event not in HOOK_EVENT_NAMES:
             notices.append(f"{origin}: hooks.{event} is ignored: unknown event")
             continue
         try:
-            told = msgspec.convert(groups, tuple[Group, ...])
+            told = msgspec.convert(groups, tuple[HookGroup, ...])
         except msgspec.ValidationError as error:
             notices.append(f"{origin}: hooks.{event} is ignored: {error}")
             continue
         for group in told:
-            _collect(group, event, origin=origin, hooks=hooks, notices=notices)
+            _parse_hook_group(group, event, origin=origin, hooks=hooks, notices=notices)
     own = (msgspec.structs.replace(hook, whose=whose) for hook in hooks)
-    return Parsed(tuple(own), tuple(notices))
+    return ParsedHooks(tuple(own), tuple(notices))
 
 
-def _collect(
-    group: Group, event: str, *, origin: str, hooks: list[Hook], notices: list[str]
+def _parse_hook_group(
+    group: HookGroup, event: str, *, origin: str, hooks: list[Hook], notices: list[str]
 ) -> None:
     """Parse the hooks of one group into `hooks`, or say in `notices` why one is ignored."""
     for written in group.hooks:
@@ -197,21 +201,21 @@ def _collect(
         except msgspec.ValidationError as error:
             notices.append(f"{origin}: a {event} hook is ignored: {error}")
             continue
-        if why := _unusable(hook, event, group.matcher):
+        if why := _find_hook_error(hook, event, group.matcher):
             notices.append(f"{origin}: a {event} hook is ignored: {why}")
             continue
         around = {"event": event, "matcher": group.matcher, "origin": origin, "own": False}
         hooks.append(msgspec.structs.replace(hook, **around))
 
 
-def _unusable(hook: Hook, event: str, matcher: str) -> str:
+def _find_hook_error(hook: Hook, event: str, matcher: str) -> str:
     """Return why a hook cannot be used, or an empty string."""
     if hook.type == "callback":
         return "only SDK programs can register callbacks"
-    for field in NEEDED[hook.type]:
+    for field in REQUIRED_FIELDS[hook.type]:
         if not getattr(hook, field):
             return f"{field} is missing"
-    if hook.type == "mcp_tool" and event in EARLY:
+    if hook.type == "mcp_tool" and event in EVENTS_BEFORE_MCP_START:
         return "no MCP server has started by then"
     try:
         re.compile(matcher)
@@ -220,23 +224,23 @@ def _unusable(hook: Hook, event: str, matcher: str) -> str:
     return ""
 
 
-def listening(
-    hooks: Iterable[Hook], occasion: AnyOccasion, use: ToolUse | None, *, whose: str = ""
+def select_matching_hooks(
+    hooks: Iterable[Hook], occasion: AnyHookEvent, use: ToolUse | None, *, whose: str = ""
 ) -> tuple[Hook, ...]:
     """Return the hooks that match this event, each once however many files declare it."""
     found: dict[object, Hook] = {}
     for hook in sorted(hooks, key=lambda hook: hook.dialect):
-        if hook.event != occasion.event or not matching(hook, occasion.subject):
+        if hook.event != occasion.event or not matches_subject(hook, occasion.subject):
             continue
         if hook.whose and hook.whose != whose:
             continue
-        if hook.condition and not _holds(hook.condition, use):
+        if hook.condition and not _condition_matches(hook.condition, use):
             continue
-        found.setdefault(msgspec.json.encode(_bare(hook)), hook)
+        found.setdefault(msgspec.json.encode(_strip_origin(hook)), hook)
     return tuple(found.values())
 
 
-def _bare(hook: Hook) -> Hook:
+def _strip_origin(hook: Hook) -> Hook:
     """Return the hook without the fields that do not change its effect, to find duplicates."""
     own = hook.own and bool(hook.env)
     return msgspec.structs.replace(
@@ -244,40 +248,42 @@ def _bare(hook: Hook) -> Hook:
     )
 
 
-def matching(hook: Hook, subject: str) -> bool:
+def matches_subject(hook: Hook, subject: str) -> bool:
     """Return whether the hook's matcher, a list of names or a regular expression, matches."""
     matcher = hook.matcher
     if matcher in ("", "*") or not subject:
         return True
     if hook.dialect:
-        return _pattern(matcher).search(abroad(subject)) is not None
+        return _compile_matcher(matcher).search(gemini_tool_name(subject)) is not None
     from travois.core.tool_aliases import (  # only where a hook has a matcher
         PATTERN_SPELLINGS,
         find_renamed_tool,
     )
 
-    names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
-    meant = (subject, *ALSO.get(subject, ()))
-    if hook.event in TOOLS:  # only a spelling that the matcher names: `(?!Bash)` means no other one
+    names = WORD_LIST_MATCHER if hook.event in ("StopFailure", "FileChanged") else NAME_LIST_MATCHER
+    meant = (subject, *EQUIVALENT_TOOL_NAMES.get(subject, ()))
+    if (
+        hook.event in TOOL_EVENT_NAMES
+    ):  # only a spelling that the matcher names: `(?!Bash)` means no other one
         meant = (*meant, *(one for one in PATTERN_SPELLINGS.get(subject, ()) if one in matcher))
     if names.fullmatch(matcher):
         listed = [name.strip() for name in re.split(r"[|,]", matcher)]
-        by_alias = hook.event in TOOLS and subject in map(find_renamed_tool, listed)
+        by_alias = hook.event in TOOL_EVENT_NAMES and subject in map(find_renamed_tool, listed)
         return by_alias or any(name in meant for name in listed)
-    return any(_pattern(matcher).search(one) is not None for one in meant)
+    return any(_compile_matcher(matcher).search(one) is not None for one in meant)
 
 
-def abroad(subject: str) -> str:
+def gemini_tool_name(subject: str) -> str:
     """Return Gemini CLI's name of a tool; other names stay as they are."""
-    return ABROAD.get(subject, subject)
+    return GEMINI_TOOL_NAMES.get(subject, subject)
 
 
 @lru_cache(maxsize=256)
-def _pattern(matcher: str) -> re.Pattern[str]:
+def _compile_matcher(matcher: str) -> re.Pattern[str]:
     return re.compile(matcher)
 
 
-def _holds(condition: str, use: ToolUse | None) -> bool:
+def _condition_matches(condition: str, use: ToolUse | None) -> bool:
     """Return whether a call matches the hook's `if` rule; an unreadable rule matches."""
     if use is None:
         return False

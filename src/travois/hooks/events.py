@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import msgspec
 
 
-class Occasion(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="hook_event_name"):
+class HookEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="hook_event_name"):
     """An event that hooks can observe and, for some events, decide on."""
 
     @property
@@ -18,10 +18,10 @@ class Occasion(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="hook_
     @property
     def subject(self) -> str:
         """Return the text that matchers are tested against; empty for events without one."""
-        return str(getattr(self, SUBJECTS.get(self.event, ""), ""))
+        return str(getattr(self, SUBJECT_FIELDS.get(self.event, ""), ""))
 
 
-class SessionStart(Occasion, frozen=True, tag=True):
+class SessionStart(HookEvent, frozen=True, tag=True):
     """A session starts or resumes."""
 
     source: Literal["startup", "resume", "clear", "compact", "fork"]
@@ -32,26 +32,26 @@ class SessionStart(Occasion, frozen=True, tag=True):
     prompt_cache_likely_expired: bool = False
 
 
-class Setup(Occasion, frozen=True, tag=True):
+class Setup(HookEvent, frozen=True, tag=True):
     """The user asks to set up a folder for work."""
 
     trigger: Literal["init", "maintenance"]
 
 
-class SessionEnd(Occasion, frozen=True, tag=True):
+class SessionEnd(HookEvent, frozen=True, tag=True):
     """A session ends."""
 
     reason: Literal["clear", "resume", "logout", "prompt_input_exit", "other"]
 
 
-class UserPromptSubmit(Occasion, frozen=True, tag=True):
+class UserPromptSubmit(HookEvent, frozen=True, tag=True):
     """The user submits a prompt; a block keeps it from the model."""
 
     prompt: str
     session_title: str = ""
 
 
-class UserPromptExpansion(Occasion, frozen=True, tag=True):
+class UserPromptExpansion(HookEvent, frozen=True, tag=True):
     """A custom command or an MCP prompt is about to be expanded."""
 
     expansion_type: Literal["slash_command", "mcp_prompt"]
@@ -61,7 +61,7 @@ class UserPromptExpansion(Occasion, frozen=True, tag=True):
     command_source: str = ""
 
 
-class PreToolUse(Occasion, frozen=True, tag=True):
+class PreToolUse(HookEvent, frozen=True, tag=True):
     """A tool call is about to run."""
 
     tool_name: str
@@ -69,7 +69,7 @@ class PreToolUse(Occasion, frozen=True, tag=True):
     tool_use_id: str
 
 
-class PermissionRequest(Occasion, frozen=True, tag=True):
+class PermissionRequest(HookEvent, frozen=True, tag=True):
     """The user is about to be asked for permission."""
 
     tool_name: str
@@ -77,7 +77,7 @@ class PermissionRequest(Occasion, frozen=True, tag=True):
     permission_suggestions: tuple[object, ...] = ()
 
 
-class PermissionDenied(Occasion, frozen=True, tag=True):
+class PermissionDenied(HookEvent, frozen=True, tag=True):
     """A tool call was denied."""
 
     tool_name: str
@@ -86,7 +86,7 @@ class PermissionDenied(Occasion, frozen=True, tag=True):
     reason: str
 
 
-class PostToolUse(Occasion, frozen=True, tag=True):
+class PostToolUse(HookEvent, frozen=True, tag=True):
     """A tool call succeeded."""
 
     tool_name: str
@@ -96,7 +96,7 @@ class PostToolUse(Occasion, frozen=True, tag=True):
     duration_ms: int
 
 
-class PostToolUseFailure(Occasion, frozen=True, tag=True):
+class PostToolUseFailure(HookEvent, frozen=True, tag=True):
     """A tool call failed."""
 
     tool_name: str
@@ -107,7 +107,7 @@ class PostToolUseFailure(Occasion, frozen=True, tag=True):
     duration_ms: int
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredCall(msgspec.Struct, frozen=True):
     """A tool call of a reply with the result that the model sees."""
 
     tool_name: str
@@ -116,13 +116,13 @@ class Answered(msgspec.Struct, frozen=True):
     tool_response: str
 
 
-class PostToolBatch(Occasion, frozen=True, tag=True):
+class PostToolBatch(HookEvent, frozen=True, tag=True):
     """All tool calls of one reply have results."""
 
-    tool_calls: tuple[Answered, ...]
+    tool_calls: tuple[AnsweredCall, ...]
 
 
-class Notification(Occasion, frozen=True, tag=True):
+class Notification(HookEvent, frozen=True, tag=True):
     """The user's attention is needed."""
 
     message: str
@@ -130,7 +130,7 @@ class Notification(Occasion, frozen=True, tag=True):
     title: str = ""
 
 
-class Beside(msgspec.Struct, frozen=True):
+class BackgroundTask(msgspec.Struct, frozen=True):
     """A background shell command or subagent."""
 
     id: str
@@ -139,16 +139,16 @@ class Beside(msgspec.Struct, frozen=True):
     status: Literal["running"] = "running"
 
 
-class Stop(Occasion, frozen=True, tag=True):
+class Stop(HookEvent, frozen=True, tag=True):
     """The model finished its turn; a block makes it continue."""
 
     stop_hook_active: bool
     last_assistant_message: str
-    background_tasks: tuple[Beside, ...]
+    background_tasks: tuple[BackgroundTask, ...]
     session_crons: tuple[object, ...]
 
 
-class StopFailure(Occasion, frozen=True, tag=True):
+class StopFailure(HookEvent, frozen=True, tag=True):
     """A turn ended because of an API error."""
 
     error: str
@@ -156,14 +156,14 @@ class StopFailure(Occasion, frozen=True, tag=True):
     last_assistant_message: str = ""
 
 
-class SubagentStart(Occasion, frozen=True, tag=True):
+class SubagentStart(HookEvent, frozen=True, tag=True):
     """A subagent starts."""
 
     agent_id: str
     agent_type: str
 
 
-class SubagentStop(Occasion, frozen=True, tag=True):
+class SubagentStop(HookEvent, frozen=True, tag=True):
     """A subagent finished."""
 
     agent_id: str
@@ -173,22 +173,22 @@ class SubagentStop(Occasion, frozen=True, tag=True):
     last_assistant_message: str = ""
 
 
-class Listed(Occasion, frozen=True):
+class TaskEvent(HookEvent, frozen=True):
     """An event about one item of the todo list."""
 
     task_id: str
     task_subject: str
 
 
-class TaskCreated(Listed, frozen=True, tag=True):
+class TaskCreated(TaskEvent, frozen=True, tag=True):
     """The model adds a todo; a block leaves the list unchanged."""
 
 
-class TaskCompleted(Listed, frozen=True, tag=True):
+class TaskCompleted(TaskEvent, frozen=True, tag=True):
     """The model marks a todo as done; a block leaves the list unchanged."""
 
 
-class ModelSwitch(Occasion, frozen=True):
+class ModelSwitch(HookEvent, frozen=True):
     """A switch from one model to another."""
 
     from_model: str
@@ -207,7 +207,7 @@ class PostModelSwitch(ModelSwitch, frozen=True, tag=True):
     """The session switched to another model."""
 
 
-class Elicitation(Occasion, frozen=True, tag=True):
+class Elicitation(HookEvent, frozen=True, tag=True):
     """An MCP server asks the user for input."""
 
     mcp_server_name: str
@@ -218,7 +218,7 @@ class Elicitation(Occasion, frozen=True, tag=True):
     elicitation_id: str = ""
 
 
-class ElicitationResult(Occasion, frozen=True, tag=True):
+class ElicitationResult(HookEvent, frozen=True, tag=True):
     """The user answered an MCP server; the answer is about to be sent."""
 
     mcp_server_name: str
@@ -228,28 +228,28 @@ class ElicitationResult(Occasion, frozen=True, tag=True):
     elicitation_id: str = ""
 
 
-class PreCompact(Occasion, frozen=True, tag=True):
+class PreCompact(HookEvent, frozen=True, tag=True):
     """The conversation is about to be compacted."""
 
     trigger: Literal["manual", "auto"]
     custom_instructions: str
 
 
-class PostCompact(Occasion, frozen=True, tag=True):
+class PostCompact(HookEvent, frozen=True, tag=True):
     """The conversation was compacted."""
 
     trigger: Literal["manual", "auto"]
     compact_summary: str
 
 
-class ConfigChange(Occasion, frozen=True, tag=True):
+class ConfigChange(HookEvent, frozen=True, tag=True):
     """A settings file changed."""
 
     source: str
     file_path: str = ""
 
 
-class InstructionsLoaded(Occasion, frozen=True, tag=True):
+class InstructionsLoaded(HookEvent, frozen=True, tag=True):
     """An instruction file was loaded."""
 
     file_path: str
@@ -257,14 +257,14 @@ class InstructionsLoaded(Occasion, frozen=True, tag=True):
     load_reason: str
 
 
-class CwdChanged(Occasion, frozen=True, tag=True):
+class CwdChanged(HookEvent, frozen=True, tag=True):
     """The shell's working directory changed."""
 
     old_cwd: str
     new_cwd: str
 
 
-class FileChanged(Occasion, frozen=True, tag=True):
+class FileChanged(HookEvent, frozen=True, tag=True):
     """A watched file changed."""
 
     file_path: str
@@ -276,7 +276,7 @@ class FileChanged(Occasion, frozen=True, tag=True):
         return self.file_path.rpartition("/")[2]
 
 
-AnyOccasion = (
+AnyHookEvent = (
     SessionStart
     | SessionEnd
     | Setup
@@ -306,12 +306,12 @@ AnyOccasion = (
     | CwdChanged
     | FileChanged
 )
-EVENTS = frozenset(kind.__name__ for kind in get_args(AnyOccasion))
-TOOLS = frozenset(
+HOOK_EVENT_NAMES = frozenset(kind.__name__ for kind in get_args(AnyHookEvent))
+TOOL_EVENT_NAMES = frozenset(
     ("PreToolUse", "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure")
 )
 """Events about one call."""
-SUBJECTS = dict.fromkeys(TOOLS, "tool_name") | {
+SUBJECT_FIELDS = dict.fromkeys(TOOL_EVENT_NAMES, "tool_name") | {
     "SessionStart": "source",
     "SessionEnd": "reason",
     "Setup": "trigger",

@@ -18,8 +18,8 @@ from travois.engine.agent import Agent
 from travois.engine.interpret_call import canonical_call_or_same
 from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events
-from travois.hooks.config import parse
-from travois.hooks.output import SILENCE, Around, Heard
+from travois.hooks.config import parse_hooks
+from travois.hooks.output import NO_DECISION, HookContext, HookDecision
 from travois.permissions.rules import ToolUse
 from travois.permissions.updates import (
     SANDBOX_MODE,
@@ -30,9 +30,13 @@ from travois.permissions.updates import (
 from travois.ports.tool import ToolOutcome
 from travois.ports.world import ActivityShown, TerminalSignal, UserWarned
 
-MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
+HOOK_MODE_NAMES = {
+    "accept-edits": "acceptEdits",
+    "dont-ask": "dontAsk",
+    "bypass": "bypassPermissions",
+}
 """Modes by the names that hooks know, where those differ from ours."""
-ERRORS = {
+STOP_FAILURE_CODES = {
     "rate": "rate_limit",
     "overloaded": "overloaded",
     "auth": "authentication_failed",
@@ -41,22 +45,22 @@ ERRORS = {
     "server": "server_error",
 }
 """API errors by the names that hooks know."""
-LONGEST = 10_000
-PREVIEW = 2_000
+MAX_HOOK_TEXT_CHARS = 10_000
+HOOK_TEXT_PREVIEW_CHARS = 2_000
 """Limit of a hook's text for the model, and of the preview of a longer text."""
-IDLE = 60.0
+IDLE_REMINDER_SECONDS = 60.0
 """After how many seconds of silence a person is reminded."""
-STOPS = 8
+MAX_STOP_BLOCKS = 8
 """Consecutive Stop blocks after which the turn ends anyway."""
 
 
-async def fire(
-    agent: Agent, occasion: events.AnyOccasion, *, call: str = "", use: ToolUse | None = None
-) -> Heard:
+async def fire_hooks(
+    agent: Agent, occasion: events.AnyHookEvent, *, call: str = "", use: ToolUse | None = None
+) -> HookDecision:
     """Run the hooks for an event; text for the model waits in the inbox of the turn."""
     if agent.hooks.active is None:
-        return SILENCE
-    around = _around(agent, call, use)
+        return NO_DECISION
+    around = _build_hook_context(agent, call, use)
     heard = await agent.hooks.active.fire(
         occasion,
         around,
@@ -70,25 +74,25 @@ async def fire(
         agent.session.emit(UserWarned(message))
     # What is said at PreCompact is for the summariser, who is asked by the caller.
     for text in () if isinstance(occasion, events.PreCompact) else heard.context:
-        noted = Text(f"<hook>\n{bounded(agent, text)}\n</hook>")
+        noted = Text(f"<hook>\n{shorten_hook_text(agent, text)}\n</hook>")
         agent.turn.inbox.append(User((noted,), origin="hook"))
     if heard.title:
         agent.session.append(Changed("name", heard.title))
     if heard.signal:
         agent.session.emit(TerminalSignal(heard.signal))
     if heard.exports:
-        _export(agent, dict(heard.exports))
+        _save_exports(agent, dict(heard.exports))
     agent.turn.stop_reason = agent.turn.stop_reason or heard.stop
     return heard
 
 
-def _around(agent: Agent, call: str, use: ToolUse | None) -> Around:
+def _build_hook_context(agent: Agent, call: str, use: ToolUse | None) -> HookContext:
     """Build the context that every hook receives besides the event."""
     mode, epoch = agent.permissions.guard.mode, agent.session.view.epoch
     id, kind = (agent.team.birth.id, agent.team.birth.kind) if agent.team.birth else ("", "")
-    return Around(
-        _cwd(agent),
-        MODES.get(mode, mode),
+    return HookContext(
+        _get_current_folder(agent),
+        HOOK_MODE_NAMES.get(mode, mode),
         call,
         use,
         agent=id,
@@ -101,43 +105,45 @@ def _around(agent: Agent, call: str, use: ToolUse | None) -> Around:
     )
 
 
-def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
+def add_hooks(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
     """Add hooks, as settings write them, until the session ends: those of a skill or a subagent."""
     if not tree or agent.hooks.make is None:
         return
-    parsed = parse(tree, origin=origin, whose=whose)
+    parsed = parse_hooks(tree, origin=origin, whose=whose)
     for notice in parsed.notices:
         agent.session.emit(UserWarned(notice))
     agent.hooks.active = agent.hooks.active or agent.hooks.make()
-    agent.hooks.active.join(parsed.hooks)
+    agent.hooks.active.update(parsed.hooks)
 
 
-def _cwd(agent: Agent) -> str:
+def _get_current_folder(agent: Agent) -> str:
     return agent.session.state.get("cwd", agent.world.root)
 
 
-def bounded(agent: Agent, text: str) -> str:
+def shorten_hook_text(agent: Agent, text: str) -> str:
     """Shorten hook text to the limit for the model; the full text goes to a file."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
     last = agent.session.last
     name = f"hook-{last.seq if last else 0}-{len(agent.turn.inbox)}"
     path = agent.world.spill(name, text.encode(errors="replace"))
-    return f"{text[:PREVIEW]}\n[{len(text):,} characters in total; full text: {path}]"
+    return (
+        f"{text[:HOOK_TEXT_PREVIEW_CHARS]}\n[{len(text):,} characters in total; full text: {path}]"
+    )
 
 
-def _export(agent: Agent, exports: dict[str, str]) -> None:
+def _save_exports(agent: Agent, exports: dict[str, str]) -> None:
     """Record variables that hooks set for later commands."""
-    held = exported(agent.session.state.get("env", ""))
+    held = parse_exported_variables(agent.session.state.get("env", ""))
     agent.session.append(Changed("env", msgspec.json.encode(held | exports).decode()))
 
 
-def exported(text: str) -> dict[str, str]:
+def parse_exported_variables(text: str) -> dict[str, str]:
     """Return the variables that hooks have set for commands, from the session state."""
     return msgspec.json.decode(text, type=dict[str, str]) if text else {}
 
 
-def arguments(call: Call) -> object:
+def decode_call_args(call: Call) -> object:
     """Decode a call's arguments; return them as text if they are not valid JSON."""
     try:
         return msgspec.json.decode(call.args or "{}")
@@ -148,95 +154,98 @@ def arguments(call: Call) -> object:
 # --- a session and its turns ----------------------------------------------------------------------
 
 
-async def unwelcome(agent: Agent, said: User) -> str:
+async def on_user_prompt(agent: Agent, said: User) -> str:
     """Run the UserPromptSubmit hooks; return why one blocks the prompt, or an empty string."""
     if agent.hooks.active is not None and said.origin == "human":
         title = agent.session.state.get("name", "")
-        heard = await fire(agent, events.UserPromptSubmit(extract_text(said.content), title))
+        heard = await fire_hooks(agent, events.UserPromptSubmit(extract_text(said.content), title))
         if heard.block:
             agent.session.emit(UserWarned(f"The prompt was blocked by a hook: {heard.block}"))
             return heard.block
     return ""
 
 
-async def sent_back(agent: Agent) -> bool:
+async def on_stop(agent: Agent) -> bool:
     """Run the Stop hooks; return whether one makes the model continue."""
     if agent.hooks.active is None or agent.session.view.replied < 0:
         return False
-    heard = await fire(agent, _ending(agent))
+    heard = await fire_hooks(agent, _build_stop_event(agent))
     if not heard.block or heard.stop:
         return False
-    if agent.turn.sent_back >= STOPS:
+    if agent.turn.sent_back >= MAX_STOP_BLOCKS:
         agent.session.emit(
-            UserWarned(f"A Stop hook blocked {STOPS} times in a row; ending the turn.")
+            UserWarned(f"A Stop hook blocked {MAX_STOP_BLOCKS} times in a row; ending the turn.")
         )
         return False
     agent.turn.sent_back += 1
-    agent.session.append(User((Text(bounded(agent, heard.block)),), origin="hook"))
+    agent.session.append(User((Text(shorten_hook_text(agent, heard.block)),), origin="hook"))
     return True
 
 
-def _ending(agent: Agent) -> events.Stop | events.SubagentStop:
+def _build_stop_event(agent: Agent) -> events.Stop | events.SubagentStop:
     """Build the Stop event, or the SubagentStop event of a subagent."""
-    active, last, birth = agent.turn.sent_back > 0, _last_words(agent), agent.team.birth
+    active, last, birth = agent.turn.sent_back > 0, _get_last_reply(agent), agent.team.birth
     if birth is None:
-        return events.Stop(active, last, tuple(_beside(agent)), ())
+        return events.Stop(active, last, tuple(_list_background_tasks(agent)), ())
     return events.SubagentStop(birth.id, birth.kind, birth.log, active, last)
 
 
-def _beside(agent: Agent) -> Iterator[events.Beside]:
+def _list_background_tasks(agent: Agent) -> Iterator[events.BackgroundTask]:
     """Yield the commands and subagents that run in the background."""
     for id, job in agent.world.processes.jobs().items():
         if job.status is None:
-            yield events.Beside(id, "shell", job.label)
+            yield events.BackgroundTask(id, "shell", job.label)
     for id, child in agent.session.running.items():
-        yield events.Beside(id, "subagent", child.what)
+        yield events.BackgroundTask(id, "subagent", child.what)
 
 
-async def remind(agent: Agent, *, after: float = IDLE) -> None:
+async def on_idle(agent: Agent, *, after: float = IDLE_REMINDER_SECONDS) -> None:
     """Notify hooks once the session has waited this many seconds for input."""
     if agent.hooks.active is not None and agent.turn.began:
         await anyio.sleep(after)
-        await notify(agent, "idle_prompt", "Travois is waiting for your input")
+        await notify_hooks(agent, "idle_prompt", "Travois is waiting for your input")
 
 
-async def notify(agent: Agent, kind: str, message: str) -> None:
+async def notify_hooks(agent: Agent, kind: str, message: str) -> None:
     """Run the Notification hooks."""
     if agent.hooks.active is not None:
-        await fire(agent, events.Notification(message, kind, "Travois"))
+        await fire_hooks(agent, events.Notification(message, kind, "Travois"))
 
 
-async def gave_up(agent: Agent, why: str) -> None:
+async def on_stop_failure(agent: Agent, why: str) -> None:
     """Run the StopFailure hooks after a turn that ended with an API error."""
     last = agent.session.last
     if agent.hooks.active is None or last is None:
         return
     kind = last.fact.kind if isinstance(last.fact, Failed) else "unknown"
-    await fire(agent, events.StopFailure(ERRORS.get(kind, "unknown"), why, _last_words(agent)))
+    await fire_hooks(
+        agent,
+        events.StopFailure(STOP_FAILURE_CODES.get(kind, "unknown"), why, _get_last_reply(agent)),
+    )
 
 
-def _last_words(agent: Agent) -> str:
+def _get_last_reply(agent: Agent) -> str:
     """Return the text of the model's last reply."""
     view = agent.session.view
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return extract_text(reply.content) if isinstance(reply, Assistant) else ""
 
 
-async def unexpanded(agent: Agent, occasion: events.UserPromptExpansion) -> str:
+async def on_prompt_expansion(agent: Agent, occasion: events.UserPromptExpansion) -> str:
     """Run the UserPromptExpansion hooks; return why one blocks the command, or ""."""
-    heard = await fire(agent, occasion)
+    heard = await fire_hooks(agent, occasion)
     return heard.block or heard.stop
 
 
 # --- a call ---------------------------------------------------------------------------------------
 
 
-async def before(agent: Agent, call: Call, use: ToolUse) -> Heard:
+async def on_pre_tool_use(agent: Agent, call: Call, use: ToolUse) -> HookDecision:
     """Run the PreToolUse hooks for a call that neither rules nor the mode deny."""
-    heard = SILENCE
-    for given in _given(call):
+    heard = NO_DECISION
+    for given in _split_hook_inputs(call):
         occasion = events.PreToolUse(call.name, given, call.id)
-        said = await fire(agent, occasion, call=call.id, use=use)
+        said = await fire_hooks(agent, occasion, call=call.id, use=use)
         if said.block or said.stop:
             return said
         # What one file of a patch must be asked about, all of it is.
@@ -244,9 +253,9 @@ async def before(agent: Agent, call: Call, use: ToolUse) -> Heard:
     return heard
 
 
-def _given(call: Call) -> list[object]:
+def _split_hook_inputs(call: Call) -> list[object]:
     """Return a call's arguments as hooks see them: a patch once for each file that it changes."""
-    given = arguments(call)
+    given = decode_call_args(call)
     patch = as_object(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
         return [given]
@@ -258,13 +267,13 @@ def _given(call: Call) -> list[object]:
     ]
 
 
-async def denied(agent: Agent, call: Call, use: ToolUse, *, why: str) -> bool:
+async def on_permission_denied(agent: Agent, call: Call, use: ToolUse, *, why: str) -> bool:
     """Run the PermissionDenied hooks; return whether one lets the model retry."""
-    occasion = events.PermissionDenied(call.name, arguments(call), call.id, why)
-    return (await fire(agent, occasion, call=call.id, use=use)).retry
+    occasion = events.PermissionDenied(call.name, decode_call_args(call), call.id, why)
+    return (await fire_hooks(agent, occasion, call=call.id, use=use)).retry
 
 
-def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
+def apply_permission_updates(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
     """Apply permission updates from a hook's output, and record each."""
     for raw in updates:
         try:
@@ -281,26 +290,28 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
             agent.permissions.save_rules(wanted)
 
 
-async def after(
+async def on_post_tool_use(
     agent: Agent, call: Call, outcome: ToolOutcome, *, use: ToolUse, seconds: float
 ) -> ToolOutcome:
     """Run the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)
-    for given in _given(call):
-        heard = await fire(agent, _ended(call, given, outcome, lasted), call=call.id, use=use)
+    for given in _split_hook_inputs(call):
+        heard = await fire_hooks(
+            agent, _build_result_event(call, given, outcome, lasted), call=call.id, use=use
+        )
         if heard.block:
             note = f"A hook reports on the {call.name} call: {heard.block}"
-            agent.turn.inbox.append(User((Text(bounded(agent, note)),), origin="hook"))
-        outcome = _rewritten(agent, call, outcome, heard) if heard.output else outcome
+            agent.turn.inbox.append(User((Text(shorten_hook_text(agent, note)),), origin="hook"))
+        outcome = _replace_output(agent, call, outcome, heard) if heard.output else outcome
     return outcome
 
 
-def _ended(
+def _build_result_event(
     call: Call, given: object, outcome: ToolOutcome, lasted: int
 ) -> events.PostToolUse | events.PostToolUseFailure:
     """Build the PostToolUse or PostToolUseFailure event of a call."""
     if not outcome.error:
-        return events.PostToolUse(call.name, given, response_of(outcome), call.id, lasted)
+        return events.PostToolUse(call.name, given, build_tool_response(outcome), call.id, lasted)
     return events.PostToolUseFailure(
         call.name,
         given,
@@ -311,7 +322,7 @@ def _ended(
     )
 
 
-def response_of(outcome: ToolOutcome) -> object:
+def build_tool_response(outcome: ToolOutcome) -> object:
     """Return a result as hooks see it; that of a command includes its output."""
     text = extract_text(outcome.content)
     found: object = msgspec.json.decode(outcome.detail) if outcome.detail else text
@@ -322,7 +333,9 @@ def response_of(outcome: ToolOutcome) -> object:
     )
 
 
-def _rewritten(agent: Agent, call: Call, outcome: ToolOutcome, heard: Heard) -> ToolOutcome:
+def _replace_output(
+    agent: Agent, call: Call, outcome: ToolOutcome, heard: HookDecision
+) -> ToolOutcome:
     """Replace a result with the output of a hook; the original is kept as a blob."""
     blob = agent.world.blobs.put(msgspec.json.encode(outcome))
     kept = {"call": call.id, "blob": blob}
@@ -332,18 +345,18 @@ def _rewritten(agent: Agent, call: Call, outcome: ToolOutcome, heard: Heard) -> 
     return msgspec.structs.replace(outcome, content=(Text(text),), detail=heard.output)
 
 
-async def batch(agent: Agent) -> None:
+async def on_tool_batch(agent: Agent) -> None:
     """Run the PostToolBatch hooks; a block ends the turn."""
     view = agent.session.view
     reply, *rest = (item.fact for item in view.items[view.replied :])
     assert isinstance(reply, Assistant)
     shown = {fact.call: extract_text(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
-        events.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
+        events.AnsweredCall(call.name, decode_call_args(call), call.id, shown.get(call.id, ""))
         for call in (
             canonical_call_or_same(one, agent.tools.by_name, agent.tools.find_mcp_tool)
             for one in extract_calls(reply.content)
         )
     )
-    heard = await fire(agent, events.PostToolBatch(answered))
+    heard = await fire_hooks(agent, events.PostToolBatch(answered))
     agent.turn.stop_reason = agent.turn.stop_reason or heard.block

@@ -20,24 +20,24 @@ from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
 from travois.engine.tool_calls import InvalidCall, execute_call, parse_call
 from travois.hooks.config import Hook
-from travois.hooks.output import Said
+from travois.hooks.output import HookResult
 from travois.ports.agents import HOOK_CALL, AgentOrder
 from travois.ports.tool import ToolError
 from travois.providers.replies import ApiError
 
-VERDICT = Path(__file__).with_name("verdict.md")
-EVENT = "$ARGUMENTS"
-TURNS = 50
+VERDICT_PROMPT_FILE = Path(__file__).with_name("verdict.md")
+EVENT_PLACEHOLDER = "$ARGUMENTS"
+MAX_HOOK_AGENT_TURNS = 50
 """Turns of an agent that a hook starts, at most."""
-PART = re.compile(r"\$\{([\w.-]+)\}")
-UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-ENDING = ("PostToolUse", "PostToolUseFailure")
+EVENT_PATH_REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
+UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
+TURN_ENDING_EVENTS = ("PostToolUse", "PostToolUseFailure")
 """Events at which what is not well ends the turn, unless the hook says that it goes on."""
-LAST = ("Stop", "SubagentStop")
-FRAIL = "this model is too small to judge"
+STOP_EVENTS = ("Stop", "SubagentStop")
+SMALL_MODEL_REFUSAL = "this model is too small to judge"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ModelVerdict(msgspec.Struct, frozen=True):
     """The answer of a model that checked an event."""
 
     ok: bool
@@ -45,43 +45,47 @@ class Verdict(msgspec.Struct, frozen=True):
     impossible: bool = False
 
 
-async def answered(agent: Agent, hook: Hook, event: bytes) -> Said:
+async def run_model_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
     """Run a prompt, agent or MCP tool hook; every error becomes the reason why it failed."""
     try:
         if hook.type == "mcp_tool":
-            return await _called(agent, hook, event)
-        asked = _filled(hook.prompt, event.decode())
-        judge = _looked if hook.type == "agent" else _thought
-        return _said(hook, await judge(agent, hook, asked))
+            return await _call_mcp_tool(agent, hook, event)
+        asked = _fill_hook_prompt(hook.prompt, event.decode())
+        judge = _run_agent if hook.type == "agent" else _ask_model
+        return _parse_model_verdict(hook, await judge(agent, hook, asked))
     except (ApiError, BudgetExhausted, ToolError, UserError) as error:
-        return Said(failure=f"could not run: {error}")
+        return HookResult(failure=f"could not run: {error}")
 
 
-def _filled(prompt: str, event: str) -> str:
+def _fill_hook_prompt(prompt: str, event: str) -> str:
     """Insert the event into the prompt, or append it."""
-    return prompt.replace(EVENT, event) if EVENT in prompt else f"{prompt}\n\n{event}"
+    return (
+        prompt.replace(EVENT_PLACEHOLDER, event)
+        if EVENT_PLACEHOLDER in prompt
+        else f"{prompt}\n\n{event}"
+    )
 
 
-def _said(hook: Hook, text: str) -> Said:
+def _parse_model_verdict(hook: Hook, text: str) -> HookResult:
     """Convert a model's verdict to the JSON that a command hook would print."""
     try:
-        verdict = msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=Verdict)
+        verdict = msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=ModelVerdict)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return Said(failure=f"gave no verdict: {text[:200] or 'the reply is empty'}")
+        return HookResult(failure=f"gave no verdict: {text[:200] or 'the reply is empty'}")
     why = verdict.reason or "a hook's check did not pass"
     output: dict[str, Any] = {"decision": "block", "reason": why}
     if verdict.ok:
         output = {}
     elif hook.event == "PermissionRequest":
         output = {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": why}}}
-    elif hook.event in ENDING and not hook.continue_on_block:
+    elif hook.event in TURN_ENDING_EVENTS and not hook.continue_on_block:
         output = {"continue": False, "stopReason": why}
-    elif verdict.impossible and hook.event in LAST:
+    elif verdict.impossible and hook.event in STOP_EVENTS:
         output = {"systemMessage": why}
-    return Said(msgspec.json.encode(output).decode())
+    return HookResult(msgspec.json.encode(output).decode())
 
 
-async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
+async def _ask_model(agent: Agent, hook: Hook, asked: str) -> str:
     """Ask the model that the hook names, else a small model, else the session's model."""
     other = (
         agent.models.named(hook.model)
@@ -90,46 +94,53 @@ async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
     )
     judge = other or SmallModel(current_model(agent), agent.model)
     if judge.card.is_frail:
-        raise ToolError(FRAIL)
-    at, head = agent.runtime.clock(), Epoch(judge.card, VERDICT.read_text("utf-8").strip())
+        raise ToolError(SMALL_MODEL_REFUSAL)
+    at, head = (
+        agent.runtime.clock(),
+        Epoch(judge.card, VERDICT_PROMPT_FILE.read_text("utf-8").strip()),
+    )
     view = project_view([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
     reply = await send_side_request(replace(agent, model=judge.model), view, what=HOOK_CALL)
     return extract_text(reply.content)
 
 
-async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
+async def _run_agent(agent: Agent, hook: Hook, asked: str) -> str:
     """Ask a read-only agent."""
     if agent.team.children is None:
         raise ToolError("subagents are not available here")
     if current_model(agent).is_frail and not hook.model:
-        raise ToolError(FRAIL)
+        raise ToolError(SMALL_MODEL_REFUSAL)
     small = agent.models.small()
     name = hook.model or (small.card.name if small else "")
-    told = f"{VERDICT.read_text('utf-8').strip()}\n\n{asked}"
-    order = AgentOrder(told, HOOK_CALL, "explore", call=HOOK_CALL, model=name, turns=TURNS)
+    told = f"{VERDICT_PROMPT_FILE.read_text('utf-8').strip()}\n\n{asked}"
+    order = AgentOrder(
+        told, HOOK_CALL, "explore", call=HOOK_CALL, model=name, turns=MAX_HOOK_AGENT_TURNS
+    )
     return (await agent.team.children.start(order)).text
 
 
-async def _called(agent: Agent, hook: Hook, event: bytes) -> Said:
+async def _call_mcp_tool(agent: Agent, hook: Hook, event: bytes) -> HookResult:
     """Call an MCP tool, and return its result as a hook's output."""
-    name = f"mcp__{UNSAFE.sub('_', hook.server)}__{UNSAFE.sub('_', hook.tool)}"
-    ready = parse_call(agent, Call(HOOK_CALL, name, _given(hook, event)))
+    name = (
+        f"mcp__{UNSAFE_NAME_CHARS.sub('_', hook.server)}__{UNSAFE_NAME_CHARS.sub('_', hook.tool)}"
+    )
+    ready = parse_call(agent, Call(HOOK_CALL, name, _fill_tool_args(hook, event)))
     if isinstance(ready, InvalidCall):
-        return Said(failure=f"could not be called: {ready.why.partition('. The tools')[0]}")
+        return HookResult(failure=f"could not be called: {ready.why.partition('. The tools')[0]}")
     outcome = await execute_call(agent, ready, None)
     text = extract_text(outcome.content)
-    return Said(failure=f"failed: {text[:200]}") if outcome.error else Said(text)
+    return HookResult(failure=f"failed: {text[:200]}") if outcome.error else HookResult(text)
 
 
-def _given(hook: Hook, event: bytes) -> str:
+def _fill_tool_args(hook: Hook, event: bytes) -> str:
     """Fill `${path.of.field}` references in the hook's input with fields of the event."""
     happened = as_object(msgspec.json.decode(event))
 
-    def part(found: re.Match[str]) -> str:
+    def look_up_path(found: re.Match[str]) -> str:
         value: object = happened
         for name in found[1].split("."):
             value = as_object(value).get(name)
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         return msgspec.json.encode(text).decode()[1:-1]
 
-    return PART.sub(part, msgspec.json.encode(hook.input).decode())
+    return EVENT_PATH_REFERENCE.sub(look_up_path, msgspec.json.encode(hook.input).decode())

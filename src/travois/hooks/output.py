@@ -10,14 +10,14 @@ import msgspec
 
 from travois.core.facts import Hooked
 from travois.hooks.config import Hook
-from travois.hooks.events import AnyOccasion
+from travois.hooks.events import AnyHookEvent
 from travois.permissions.rules import ToolUse
 
-STATUSES = (126, 127)
+NOT_STARTED_STATUSES = (126, 127)
 """Exit statuses with which a shell reports that it could not start a program."""
 
 
-class Around(msgspec.Struct, frozen=True):
+class HookContext(msgspec.Struct, frozen=True):
     """The context that every hook receives besides the event."""
 
     cwd: str
@@ -38,8 +38,8 @@ class Around(msgspec.Struct, frozen=True):
     """The path of the readable transcript; empty for the session log."""
 
 
-def told(
-    occasion: AnyOccasion, around: Around, *, session: str, transcript: str
+def build_hook_payload(
+    occasion: AnyHookEvent, around: HookContext, *, session: str, transcript: str
 ) -> dict[str, object]:
     """Build the JSON payload for a hook event (Claude Code's field names)."""
     child = {"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}
@@ -62,13 +62,13 @@ class Hooks(Protocol):
 
     async def fire(
         self,
-        occasion: AnyOccasion,
-        around: Around,
+        occasion: AnyHookEvent,
+        around: HookContext,
         *,
         record: Callable[[Hooked], object],
-        within: Within | None = None,
+        within: ModelHookRunner | None = None,
         show: Callable[[str], object] = lambda text: None,
-    ) -> Heard:
+    ) -> HookDecision:
         """Run the matching hooks in parallel, and record each run as it ends.
 
         `within` runs hooks that are not commands; without it they cannot run. `show` displays
@@ -77,16 +77,16 @@ class Hooks(Protocol):
         ...
 
     @property
-    def watched(self) -> Iterable[str]:
+    def files_to_watch(self) -> Iterable[str]:
         """Return the files that FileChanged hooks watch."""
         ...
 
-    def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
+    def update(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
         """Add hooks for later events, and remove the ones in `gone`."""
         ...
 
 
-class Said(msgspec.Struct, frozen=True):
+class HookResult(msgspec.Struct, frozen=True):
     """The result of one hook: its exit status and output, or why it failed."""
 
     out: str = ""
@@ -96,11 +96,11 @@ class Said(msgspec.Struct, frozen=True):
     """The reason why the hook has no say: it could not start, or timed out."""
 
 
-Within = Callable[[Hook, bytes], Awaitable[Said]]
+ModelHookRunner = Callable[[Hook, bytes], Awaitable[HookResult]]
 """Runs a hook that is not a command, with its JSON payload."""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HookDecision(msgspec.Struct, frozen=True):
     """The merged decision of all hooks for one event."""
 
     block: str = ""
@@ -133,21 +133,21 @@ class Heard(msgspec.Struct, frozen=True):
     """The content of an elicitation answer, as JSON text."""
 
 
-SILENCE = Heard()
-NOTHING = msgspec.Raw()
+NO_DECISION = HookDecision()
+UNSET_JSON = msgspec.Raw()
 
 
-class Decision(msgspec.Struct, frozen=True, rename="camel"):
+class HookPermissionDecision(msgspec.Struct, frozen=True, rename="camel"):
     """A hook's answer to a permission request."""
 
     behavior: Literal["allow", "deny"]
     message: str = ""
     interrupt: bool = False
-    updated_input: msgspec.Raw = NOTHING
+    updated_input: msgspec.Raw = UNSET_JSON
     updated_permissions: tuple[msgspec.Raw, ...] = ()
 
 
-class Specific(msgspec.Struct, frozen=True, rename="camel"):
+class HookSpecificOutput(msgspec.Struct, frozen=True, rename="camel"):
     """The output fields that only some events honour."""
 
     additional_context: str = ""
@@ -157,19 +157,19 @@ class Specific(msgspec.Struct, frozen=True, rename="camel"):
     session_title: str = ""
     permission_decision: Literal["allow", "deny", "ask", "defer"] | None = None
     permission_decision_reason: str = ""
-    updated_input: msgspec.Raw = NOTHING
-    updated_tool_output: msgspec.Raw = NOTHING
+    updated_input: msgspec.Raw = UNSET_JSON
+    updated_tool_output: msgspec.Raw = UNSET_JSON
     updated_mcp_tool_output: msgspec.Raw = msgspec.field(
-        default=NOTHING, name="updatedMCPToolOutput"
+        default=UNSET_JSON, name="updatedMCPToolOutput"
     )
-    decision: Decision | None = None
+    decision: HookPermissionDecision | None = None
     retry: bool = False
     watch_paths: tuple[str, ...] = ()
     action: Literal["", "accept", "decline", "cancel"] = ""
-    content: msgspec.Raw = NOTHING
+    content: msgspec.Raw = UNSET_JSON
 
 
-class Output(msgspec.Struct, frozen=True, rename="camel"):
+class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
     """The JSON that a hook may print."""
 
     going_on: bool = msgspec.field(default=True, name="continue")
@@ -178,10 +178,12 @@ class Output(msgspec.Struct, frozen=True, rename="camel"):
     decision: Literal["approve", "block"] | None = None
     reason: str = ""
     terminal_sequence: str = ""
-    specific: Specific = msgspec.field(default=Specific(), name="hookSpecificOutput")
+    specific: HookSpecificOutput = msgspec.field(
+        default=HookSpecificOutput(), name="hookSpecificOutput"
+    )
 
 
-GATES = frozenset(
+BLOCKING_EVENTS = frozenset(
     (
         *("UserPromptSubmit", "UserPromptExpansion", "PreToolUse", "PermissionRequest"),
         *("PostToolUse", "PostToolUseFailure", "PostToolBatch", "Stop", "SubagentStop"),
@@ -190,130 +192,146 @@ GATES = frozenset(
     )
 )
 """Events at which a hook may block."""
-PERMITTING = ("PreToolUse", "PreModelSwitch")
+PERMISSION_EVENTS = ("PreToolUse", "PreModelSwitch")
 """Events that a hook may permit."""
-TELLING = frozenset(
+USER_MESSAGE_EVENTS = frozenset(
     ("SessionStart", "Setup", "SubagentStart", "SessionEnd", "CwdChanged", "FileChanged")
 )
 """Events at which what a blocking hook says goes to the user."""
-PLAIN = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PreCompact"))
+PLAIN_CONTEXT_EVENTS = frozenset(
+    ("SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PreCompact")
+)
 """Events at which plain output is context; that of PreCompact is for the summariser."""
-SIGNAL = re.compile(r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+")
+TERMINAL_SEQUENCE = re.compile(
+    r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+"
+)
 """Permitted escape sequences: none that moves the cursor or changes the screen."""
-MUTE = "a hook blocked it without giving a reason"
+NO_REASON_MESSAGE = "a hook blocked it without giving a reason"
 
 
-def understand(hook: Hook, said: Said) -> tuple[Heard, str]:
+def interpret_hook_result(hook: Hook, said: HookResult) -> tuple[HookDecision, str]:
     """Interpret a hook's result; return its decision and a short outcome for the log."""
     if said.failure:
-        return _failed(hook, said.failure), said.failure
+        return _decide_failure(hook, said.failure), said.failure
     if hook.type == "command" and said.status == 2:
-        return _blocking(hook, said.error.strip() or MUTE)
-    output = _json(said.out)
-    if isinstance(output, Output):
-        return _honoured(hook, output, status=said.status)
-    if said.status in STATUSES and hook.args is None:
-        why = f"could not start: {_line(said.error)}"
-        return _failed(hook, why), why
+        return _decide_exit_2(hook, said.error.strip() or NO_REASON_MESSAGE)
+    output = _parse_hook_output(said.out)
+    if isinstance(output, HookOutput):
+        return _decide_output(hook, output, status=said.status)
+    if said.status in NOT_STARTED_STATUSES and hook.args is None:
+        why = f"could not start: {_take_first_line(said.error)}"
+        return _decide_failure(hook, why), why
     if said.status:
         why = f"exit {said.status}"
-        return _failed(hook, f"{why}: {_line(said.error)}" if said.error.strip() else why), why
+        return _decide_failure(
+            hook, f"{why}: {_take_first_line(said.error)}" if said.error.strip() else why
+        ), why
     text = said.out.strip()
-    heard = Heard(context=(text,) if text and hook.event in PLAIN else ())
+    heard = HookDecision(context=(text,) if text and hook.event in PLAIN_CONTEXT_EVENTS else ())
     if output:
-        wrong = f"{label(hook)} printed invalid JSON: {output}"
-        if hook.on_failure == "block" and hook.event in GATES:
-            return Heard(block=wrong, messages=(wrong,)), f"bad JSON: {output}"
+        wrong = f"{describe_hook(hook)} printed invalid JSON: {output}"
+        if hook.on_failure == "block" and hook.event in BLOCKING_EVENTS:
+            return HookDecision(block=wrong, messages=(wrong,)), f"bad JSON: {output}"
         return msgspec.structs.replace(heard, messages=(wrong,)), f"exit 0, bad JSON: {output}"
     return heard, "exit 0"
 
 
-def label(hook: Hook) -> str:
+def describe_hook(hook: Hook) -> str:
     """Describe a hook for people, by its event and command."""
-    return f"the {hook.event} hook {_line(hook.name)!r}"
+    return f"the {hook.event} hook {_take_first_line(hook.name)!r}"
 
 
-def _line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= 200 else line[:199] + "…"
 
 
-def _json(text: str) -> Output | str:
+def _parse_hook_output(text: str) -> HookOutput | str:
     """Parse JSON output; return the error as text, or an empty string for plain text."""
     if not text.lstrip().startswith("{"):
         return ""
     try:
-        return msgspec.json.decode(text, type=Output)
+        return msgspec.json.decode(text, type=HookOutput)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return str(error)
 
 
-def _failed(hook: Hook, why: str) -> Heard:
+def _decide_failure(hook: Hook, why: str) -> HookDecision:
     """Decide for a hook that failed: it blocks only if its settings say so."""
-    message = f"{label(hook)} {why}" if why.startswith("could") else f"{label(hook)}: {why}"
-    shut = hook.on_failure == "block" and hook.event in GATES
-    return Heard(block=message if shut else "", messages=(message,))
+    message = (
+        f"{describe_hook(hook)} {why}"
+        if why.startswith("could")
+        else f"{describe_hook(hook)}: {why}"
+    )
+    shut = hook.on_failure == "block" and hook.event in BLOCKING_EVENTS
+    return HookDecision(block=message if shut else "", messages=(message,))
 
 
-def _blocking(hook: Hook, why: str) -> tuple[Heard, str]:
+def _decide_exit_2(hook: Hook, why: str) -> tuple[HookDecision, str]:
     """Decide for a hook that exited with status 2."""
-    if hook.event in GATES and hook.event != "PermissionRequest":
-        return Heard(block=why), f"blocked: {_line(why)}"
-    return Heard(messages=(why,) if hook.event in TELLING else ()), f"exit 2: {_line(why)}"
+    if hook.event in BLOCKING_EVENTS and hook.event != "PermissionRequest":
+        return HookDecision(block=why), f"blocked: {_take_first_line(why)}"
+    return HookDecision(
+        messages=(why,) if hook.event in USER_MESSAGE_EVENTS else ()
+    ), f"exit 2: {_take_first_line(why)}"
 
 
-def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
+def _decide_output(hook: Hook, output: HookOutput, *, status: int) -> tuple[HookDecision, str]:
     """Decide for a hook that printed JSON, by the fields that its event honours."""
-    own, gate = output.specific, hook.event in GATES
-    block = _denied(hook, output) if gate else ""
+    own, gate = output.specific, hook.event in BLOCKING_EVENTS
+    block = _get_block_reason(hook, output) if gate else ""
     updated = own.decision.updated_input if own.decision else own.updated_input
-    rewritten = _text(own.updated_tool_output) or _text(own.updated_mcp_tool_output)
+    rewritten = _decode_raw(own.updated_tool_output) or _decode_raw(own.updated_mcp_tool_output)
     extra = own.custom_instructions if hook.event == "PreCompact" else own.initial_user_message
     texts = (own.additional_context.strip(), extra.strip())
-    heard = Heard(
+    heard = HookDecision(
         block=block,
-        decision=_granted(hook, output) if not block else "",
+        decision=_get_permission_decision(hook, output) if not block else "",
         reason=own.permission_decision_reason or output.reason,
-        input=_text(updated) if hook.event in ("PreToolUse", "PermissionRequest") else "",
+        input=_decode_raw(updated) if hook.event in ("PreToolUse", "PermissionRequest") else "",
         output=rewritten if hook.event == "PostToolUse" else "",
         context=tuple(text for text in texts if text),
         messages=(output.system_message,) if output.system_message else (),
-        stop=_stopped(output),
+        stop=_get_stop_reason(output),
         title=own.session_title,
         updates=own.decision.updated_permissions if own.decision else (),
         retry=own.retry,
         watch=own.watch_paths,
-        signal=output.terminal_sequence if SIGNAL.fullmatch(output.terminal_sequence) else "",
+        signal=output.terminal_sequence
+        if TERMINAL_SEQUENCE.fullmatch(output.terminal_sequence)
+        else "",
         action=own.action,
-        content=_text(own.content),
+        content=_decode_raw(own.content),
     )
-    return heard, _outcome(heard, status)
+    return heard, _describe_outcome(heard, status)
 
 
-def _denied(hook: Hook, output: Output) -> str:
+def _get_block_reason(hook: Hook, output: HookOutput) -> str:
     """Return why the output blocks the event, or an empty string."""
     own = output.specific
     if hook.event == "PermissionRequest":
         refused = own.decision is not None and own.decision.behavior == "deny"
-        return (own.decision.message or MUTE) if own.decision and refused else ""
-    if hook.event in PERMITTING and own.permission_decision == "deny":
-        return own.permission_decision_reason or output.reason or MUTE
-    return (output.reason or MUTE) if output.decision == "block" else ""
+        return (own.decision.message or NO_REASON_MESSAGE) if own.decision and refused else ""
+    if hook.event in PERMISSION_EVENTS and own.permission_decision == "deny":
+        return own.permission_decision_reason or output.reason or NO_REASON_MESSAGE
+    return (output.reason or NO_REASON_MESSAGE) if output.decision == "block" else ""
 
 
-def _granted(hook: Hook, output: Output) -> Literal["", "allow", "ask", "defer"]:
+def _get_permission_decision(
+    hook: Hook, output: HookOutput
+) -> Literal["", "allow", "ask", "defer"]:
     """Return the permission decision of the output, other than a denial."""
     own = output.specific
     if hook.event == "PermissionRequest":
         return "allow" if own.decision else ""
-    if hook.event not in PERMITTING:
+    if hook.event not in PERMISSION_EVENTS:
         return ""
     if own.permission_decision and own.permission_decision != "deny":
         return own.permission_decision
     return "allow" if output.decision == "approve" else ""
 
 
-def _stopped(output: Output) -> str:
+def _get_stop_reason(output: HookOutput) -> str:
     """Return why the output ends the turn, or an empty string."""
     decision = output.specific.decision
     if decision is not None and decision.behavior == "deny" and decision.interrupt:
@@ -321,54 +339,58 @@ def _stopped(output: Output) -> str:
     return "" if output.going_on else output.stop_reason or "a hook stopped the turn"
 
 
-def _text(raw: msgspec.Raw) -> str:
+def _decode_raw(raw: msgspec.Raw) -> str:
     return "" if bytes(raw) == b"null" else bytes(raw).decode()
 
 
-def _outcome(heard: Heard, status: int) -> str:
+def _describe_outcome(heard: HookDecision, status: int) -> str:
     """Describe a decision in a few words for the log."""
-    done = [f"blocked: {_line(heard.block)}"] if heard.block else []
-    done += [f"stopped: {_line(heard.stop)}"] if heard.stop else []
+    done = [f"blocked: {_take_first_line(heard.block)}"] if heard.block else []
+    done += [f"stopped: {_take_first_line(heard.stop)}"] if heard.stop else []
     done += [f"decided: {heard.decision}"] if heard.decision else []
     done += ["changed the input"] if heard.input else []
     done += ["changed the output"] if heard.output else []
     return ", ".join(done) or f"exit {status}"
 
 
-RANKS: tuple[Literal["defer", "ask", "allow"], ...] = ("defer", "ask", "allow")
+DECISION_ORDER: tuple[Literal["defer", "ask", "allow"], ...] = ("defer", "ask", "allow")
 
 
-def merge(all_heard: Iterable[Heard]) -> Heard:
+def merge_decisions(all_heard: Iterable[HookDecision]) -> HookDecision:
     """Merge decisions: any block wins, then defer, ask, allow; among equals the first."""
     heard = tuple(all_heard)
     if len(heard) < 2:
-        return heard[0] if heard else SILENCE
-    deciding = next((h for rank in RANKS for h in heard if h.decision == rank), SILENCE)
-    answering = next((h for h in heard if h.action), SILENCE)
-    return Heard(
+        return heard[0] if heard else NO_DECISION
+    deciding = next(
+        (h for rank in DECISION_ORDER for h in heard if h.decision == rank), NO_DECISION
+    )
+    answering = next((h for h in heard if h.action), NO_DECISION)
+    return HookDecision(
         block="\n".join(h.block for h in heard if h.block),
         decision=deciding.decision,
         reason=deciding.reason,
-        input=_first(heard, lambda h: h.input),
-        output=_first(heard, lambda h: h.output),
-        context=tuple(_all(heard, lambda h: h.context)),
-        messages=tuple(_all(heard, lambda h: h.messages)),
-        stop=_first(heard, lambda h: h.stop),
-        title=_first(heard, lambda h: h.title),
+        input=_pick_first(heard, lambda h: h.input),
+        output=_pick_first(heard, lambda h: h.output),
+        context=tuple(_chain_values(heard, lambda h: h.context)),
+        messages=tuple(_chain_values(heard, lambda h: h.messages)),
+        stop=_pick_first(heard, lambda h: h.stop),
+        title=_pick_first(heard, lambda h: h.title),
         updates=tuple(update for h in heard for update in h.updates),
         retry=any(h.retry for h in heard),
         exports=tuple(pair for h in heard for pair in h.exports),
-        watch=tuple(_all(heard, lambda h: h.watch)),
+        watch=tuple(_chain_values(heard, lambda h: h.watch)),
         signal="".join(h.signal for h in heard),
         action=answering.action,
         content=answering.content,
     )
 
 
-def _first(heard: Iterable[Heard], part: Callable[[Heard], str]) -> str:
+def _pick_first(heard: Iterable[HookDecision], part: Callable[[HookDecision], str]) -> str:
     return next((found for h in heard if (found := part(h))), "")
 
 
-def _all(heard: Iterable[Heard], part: Callable[[Heard], tuple[str, ...]]) -> Iterator[str]:
+def _chain_values(
+    heard: Iterable[HookDecision], part: Callable[[HookDecision], tuple[str, ...]]
+) -> Iterator[str]:
     for h in heard:
         yield from part(h)

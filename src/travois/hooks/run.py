@@ -16,9 +16,18 @@ import msgspec
 
 from travois.compat import gemini_hooks
 from travois.core.facts import Hooked
-from travois.hooks.config import Callback, Hook, listening
-from travois.hooks.events import AnyOccasion
-from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
+from travois.hooks.config import Hook, HookCallback, select_matching_hooks
+from travois.hooks.events import AnyHookEvent
+from travois.hooks.output import (
+    NO_DECISION,
+    HookContext,
+    HookDecision,
+    HookResult,
+    ModelHookRunner,
+    build_hook_payload,
+    interpret_hook_result,
+    merge_decisions,
+)
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import BackgroundJob, CapturedOutput, Command, Processes
 from travois.process.environment import build_child_environment
@@ -29,20 +38,20 @@ from travois.sandbox.hidden_files import find_named_folders
 if TYPE_CHECKING:
     from travois.providers.http.client import Transport
 
-KEEP = 1 << 20
+MAX_HOOK_OUTPUT_BYTES = 1 << 20
 """Bytes kept of the head and of the tail of a hook's output (each)."""
-SETTING = ("SessionStart", "Setup", "CwdChanged", "FileChanged")
+ENV_FILE_EVENTS = ("SessionStart", "Setup", "CwdChanged", "FileChanged")
 """Events at which a hook may set variables for the commands that follow."""
-ABROAD = ("GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_SESSION_ID")
-ROOT = "${CLAUDE_PROJECT_DIR}"
-TAME = re.compile(r"[\w@%+=:,./ -]*")
+GEMINI_VARIABLES = ("GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_SESSION_ID")
+PROJECT_DIR_PLACEHOLDER = "${CLAUDE_PROJECT_DIR}"
+SHELL_SAFE_PATH = re.compile(r"[\w@%+=:,./ -]*")
 """Paths that mean nothing to a shell but themselves."""
-VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+VARIABLE_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
-Record = Callable[[Hooked], object]
+RecordHookRun = Callable[[Hooked], object]
 
 
-class Place(msgspec.Struct, frozen=True):
+class HookEnvironment(msgspec.Struct, frozen=True):
     """The session whose hooks run, its folders and its sandbox."""
 
     session: str
@@ -56,14 +65,14 @@ class Place(msgspec.Struct, frozen=True):
     """True if hooks run in the sandbox unless they say otherwise."""
 
 
-class Reach(msgspec.Struct, frozen=True):
+class HttpHookLimits(msgspec.Struct, frozen=True):
     """The URLs that HTTP hooks may use and the variables that they may send; empty means any."""
 
     urls: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 
 
-class Background(msgspec.Struct, frozen=True):
+class BackgroundHook(msgspec.Struct, frozen=True):
     """A hook that runs in the background."""
 
     hook: Hook
@@ -80,9 +89,9 @@ class LocalHooks:
         hooks: tuple[Hook, ...],
         processes: Processes,
         *,
-        place: Place,
-        reach: Reach,
-        callbacks: Mapping[str, Callback] | None = None,
+        place: HookEnvironment,
+        reach: HttpHookLimits,
+        callbacks: Mapping[str, HookCallback] | None = None,
     ) -> None:
         self._callbacks = callbacks or {}
         self._hooks: tuple[Hook, ...] = hooks
@@ -91,163 +100,169 @@ class LocalHooks:
         self._reach = reach
         self._paths: set[str] = set()
         self._spent: set[tuple[str, str]] = set()
-        self._background: list[Background] = []
+        self._background: list[BackgroundHook] = []
         self._count = 0
 
     async def fire(
         self,
-        occasion: AnyOccasion,
-        around: Around,
+        occasion: AnyHookEvent,
+        around: HookContext,
         *,
-        record: Record,
-        within: Within | None = None,
+        record: RecordHookRun,
+        within: ModelHookRunner | None = None,
         show: Callable[[str], object] = lambda text: None,
-    ) -> Heard:
+    ) -> HookDecision:
         """Run the matching hooks in parallel, and record each run as it ends."""
         # What hooks in the background say is for the model, and PreCompact is for the summariser.
-        over = [] if occasion.event == "PreCompact" else self._over()
-        answers = [await self._gathered(late, record) for late in over]
-        heard_by = listening(self._hooks, occasion, around.use, whose=around.agent)
-        chosen = [hook for hook in heard_by if self._due(hook)]
+        over = [] if occasion.event == "PreCompact" else self._take_finished()
+        answers = [await self._collect_background(late, record) for late in over]
+        heard_by = select_matching_hooks(self._hooks, occasion, around.use, whose=around.agent)
+        chosen = [hook for hook in heard_by if self._should_run(hook)]
         if not chosen:
-            return merge(answers)
+            return merge_decisions(answers)
         for doing in filter(None, (hook.status_message for hook in chosen)):
             show(doing)
-        event = self._told(occasion, around)
-        heard: dict[int, Heard] = {}
+        event = self._build_payload(occasion, around)
+        heard: dict[int, HookDecision] = {}
         async with anyio.create_task_group() as group:
             for number, hook in enumerate(chosen):
 
-                async def one(number: int = number, hook: Hook = hook) -> None:
-                    run = self._run(hook, around, event=event, record=record, within=within)
+                async def run_one(number: int = number, hook: Hook = hook) -> None:
+                    run = self._run_hook(hook, around, event=event, record=record, within=within)
                     heard[number] = await run
 
-                group.start_soon(one)
-        together = merge((*answers, *(heard[number] for number in range(len(chosen)))))
+                group.start_soon(run_one)
+        together = merge_decisions((*answers, *(heard[number] for number in range(len(chosen)))))
         self._paths.update(together.watch)
         return together
 
     @property
-    def watched(self) -> set[str]:
+    def files_to_watch(self) -> set[str]:
         """Return the files that FileChanged hooks watch; none where no such hook is set."""
         listening = [hook for hook in self._hooks if hook.event == "FileChanged"]
         names = {name for hook in listening for name in hook.matcher.split("|")} - {"", "*"}
         paths = {*names, *self._paths} if listening else ()
         return {os.path.join(self._place.root, path) for path in paths}
 
-    def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
+    def update(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
         """Add hooks for later events, and remove the ones in `gone`."""
         left = [hook for hook in self._hooks if hook not in gone]
         self._hooks = (*left, *(hook for hook in hooks if hook not in left))
 
-    def _due(self, hook: Hook) -> bool:
+    def _should_run(self, hook: Hook) -> bool:
         """Return whether the hook may run: a `once` hook runs once only."""
         key = (hook.event, hook.name)
         spent = hook.once and key in self._spent
         self._spent.add(key)
         return not spent
 
-    def _told(self, occasion: AnyOccasion, around: Around) -> dict[str, object]:
+    def _build_payload(self, occasion: AnyHookEvent, around: HookContext) -> dict[str, object]:
         place = self._place
-        return told(occasion, around, session=place.session, transcript=place.transcript)
+        return build_hook_payload(
+            occasion, around, session=place.session, transcript=place.transcript
+        )
 
-    async def _run(
+    async def _run_hook(
         self,
         hook: Hook,
-        around: Around,
+        around: HookContext,
         *,
         event: dict[str, object],
-        record: Record,
-        within: Within | None,
-    ) -> Heard:
+        record: RecordHookRun,
+        within: ModelHookRunner | None,
+    ) -> HookDecision:
         """Run one hook and record it; no failure of a hook ends the session."""
         outcome = "stopped"
-        stdin = _encoded(
+        stdin = _encode_payload(
             gemini_hooks.encode_gemini_hook_payload(event, at=around.at) if hook.dialect else event
         )
         exports: tuple[tuple[str, str], ...] = ()
         try:
-            if hook.background:
-                outcome = await self._leave(hook, around, stdin=stdin)
-                return SILENCE
+            if hook.runs_in_background:
+                outcome = await self._start_background(hook, around, stdin=stdin)
+                return NO_DECISION
             if hook.type == "command":
-                said, exports = await self._execute(hook, around, stdin=stdin)
+                said, exports = await self._run_command(hook, around, stdin=stdin)
             else:
-                said = await self._asked(hook, stdin, within)
+                said = await self._run_other_type(hook, stdin, within)
             if hook.dialect:
                 said = gemini_hooks.decode_gemini_hook_output(
                     hook.event, said, event.get("tool_input")
                 )
-            heard, outcome = understand(hook, said)
+            heard, outcome = interpret_hook_result(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"
-            heard, outcome = understand(hook, Said(failure=why))
+            heard, outcome = interpret_hook_result(hook, HookResult(failure=why))
         except Exception as error:  # noqa: BLE001 - a hook we cannot run must not end the session
-            heard, outcome = understand(hook, Said(failure=f"crashed: {error!r}"))
+            heard, outcome = interpret_hook_result(hook, HookResult(failure=f"crashed: {error!r}"))
         finally:
             if outcome:
                 record(Hooked(hook.event, hook.name, outcome, around.call))
         return msgspec.structs.replace(heard, exports=exports)
 
-    async def _asked(self, hook: Hook, stdin: bytes, within: Within | None) -> Said:
+    async def _run_other_type(
+        self, hook: Hook, stdin: bytes, within: ModelHookRunner | None
+    ) -> HookResult:
         """Run a hook that is not a command."""
         if hook.type == "http":
-            return await self._post(hook, stdin)
+            return await self._post_event(hook, stdin)
         if hook.type == "callback":
-            return await self._call(hook, stdin)
-        with anyio.move_on_after(hook.patience):
+            return await self._run_callback(hook, stdin)
+        with anyio.move_on_after(hook.timeout_seconds):
             assert within is not None
             return await within(hook, stdin)
-        return Said(failure=f"timed out after {hook.patience:g} s")
+        return HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
 
-    async def _call(self, hook: Hook, stdin: bytes) -> Said:
+    async def _run_callback(self, hook: Hook, stdin: bytes) -> HookResult:
         """Run an SDK callback within its timeout."""
-        with anyio.move_on_after(hook.patience):
+        with anyio.move_on_after(hook.timeout_seconds):
             answer = await self._callbacks[hook.command](msgspec.json.decode(stdin))
-            return Said(msgspec.json.encode({} if answer is None else answer).decode())
-        late = f"timed out after {hook.patience:g} s"
+            return HookResult(msgspec.json.encode({} if answer is None else answer).decode())
+        late = f"timed out after {hook.timeout_seconds:g} s"
         if hook.event == "PreToolUse":  # a guard that hangs must not let things pass
-            return Said(msgspec.json.encode({"decision": "block", "reason": late}).decode())
-        return Said(failure=late)
+            return HookResult(msgspec.json.encode({"decision": "block", "reason": late}).decode())
+        return HookResult(failure=late)
 
     # --- commands ---------------------------------------------------------------------------------
 
-    async def _execute(
-        self, hook: Hook, around: Around, *, stdin: bytes
-    ) -> tuple[Said, tuple[tuple[str, str], ...]]:
+    async def _run_command(
+        self, hook: Hook, around: HookContext, *, stdin: bytes
+    ) -> tuple[HookResult, tuple[tuple[str, str], ...]]:
         """Run a command hook; return its result and the variables that it exports."""
-        command = self._command(hook, around, stdin)
-        if hook.event not in SETTING or command.cage is not None:
-            return await self._done(hook, command), ()
+        command = self._build_command(hook, around, stdin)
+        if hook.event not in ENV_FILE_EVENTS or command.cage is not None:
+            return await self._finish_command(hook, command), ()
         self._count += 1
         file = self._place.folder / f"hook-env-{self._count}"
         file.touch(mode=0o600)
         variables = {**command.env, "CLAUDE_ENV_FILE": str(file)}
         try:
-            said = await self._done(hook, msgspec.structs.replace(command, env=variables))
-            return said, tuple(exports(file.read_bytes().decode(errors="replace"), os.environ))
+            said = await self._finish_command(hook, msgspec.structs.replace(command, env=variables))
+            return said, tuple(
+                parse_export_lines(file.read_bytes().decode(errors="replace"), os.environ)
+            )
         finally:
             file.unlink(missing_ok=True)
 
-    async def _done(self, hook: Hook, command: Command) -> Said:
-        done = await self._processes.run(command, timeout=hook.patience)
+    async def _finish_command(self, hook: Hook, command: Command) -> HookResult:
+        done = await self._processes.run(command, timeout=hook.timeout_seconds)
         if done.timed_out:
-            return Said(failure=f"timed out after {hook.patience:g} s")
-        return Said(_text(done.output), _text(done.errors), done.status)
+            return HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
+        return HookResult(_decode_captured(done.output), _decode_captured(done.errors), done.status)
 
-    def _command(self, hook: Hook, around: Around, stdin: bytes) -> Command:
+    def _build_command(self, hook: Hook, around: HookContext, stdin: bytes) -> Command:
         root = self._place.root
         return Command(
-            _argv(hook, root),
+            _build_argv(hook, root),
             around.cwd if os.path.isdir(around.cwd) else root,
-            env=self._variables(hook, around),
+            env=self._build_environment(hook, around),
             stdin=stdin,
-            keep=KEEP,
+            keep=MAX_HOOK_OUTPUT_BYTES,
             stderr="merge" if hook.rewake else "apart",
-            cage=self._sandbox(hook),
+            cage=self._choose_sandbox(hook),
         )
 
-    def _sandbox(self, hook: Hook) -> SandboxProfile | None:
+    def _choose_sandbox(self, hook: Hook) -> SandboxProfile | None:
         """Return the sandbox profile for a hook; raise OSError if a required one is missing.
 
         Only a hook of the user's own may opt out of the sandbox that settings require.
@@ -260,7 +275,7 @@ class LocalHooks:
             raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
         return cage
 
-    def _variables(self, hook: Hook, around: Around) -> dict[str, str]:
+    def _build_environment(self, hook: Hook, around: HookContext) -> dict[str, str]:
         """Build the environment variables that hook programs expect."""
         root, session = self._place.root, self._place.session
         told = {"CLAUDE_PLUGIN_ROOT": hook.plugin, "CLAUDE_PLUGIN_DATA": hook.keeps}
@@ -272,107 +287,123 @@ class LocalHooks:
             "CLAUDE_CODE_SESSION_ID": session,
             **{name: value for name, value in told.items() if value},
             **({"CLAUDE_EFFORT": around.effort} if around.effort else {}),
-            **(dict(zip(ABROAD, (root, around.cwd, session), strict=True)) if hook.dialect else {}),
-            **_granted(hook),
+            **(
+                dict(zip(GEMINI_VARIABLES, (root, around.cwd, session), strict=True))
+                if hook.dialect
+                else {}
+            ),
+            **_pick_allowed_variables(hook),
         }
 
-    async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
+    async def _start_background(self, hook: Hook, around: HookContext, *, stdin: bytes) -> str:
         """Start a hook in the background; its run is recorded when it has ended."""
         self._count += 1
-        command = self._command(hook, around, stdin)
+        command = self._build_command(hook, around, stdin)
         job = await self._processes.start(command, id=f"hook-{self._count}")
-        deadline = anyio.current_time() + hook.patience
-        self._background.append(Background(hook, job, around.call, deadline))
+        deadline = anyio.current_time() + hook.timeout_seconds
+        self._background.append(BackgroundHook(hook, job, around.call, deadline))
         return ""
 
-    def _over(self) -> list[Background]:
+    def _take_finished(self) -> list[BackgroundHook]:
         """Remove and return the background hooks that have ended or timed out."""
         now = anyio.current_time()
         over = [b for b in self._background if b.job.status is not None or now > b.deadline]
         self._background = [b for b in self._background if b not in over]
         return over
 
-    async def _gathered(self, over: Background, record: Record) -> Heard:
+    async def _collect_background(
+        self, over: BackgroundHook, record: RecordHookRun
+    ) -> HookDecision:
         """Collect the output of a background hook; it can no longer block anything."""
         hook, job = over.hook, over.job
         if job.status is None:
             await job.kill()
-            said = Said(failure=f"timed out after {hook.patience:g} s")
+            said = HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
         else:
-            out = _text(job.take_output())
-            said = Said(out, out if hook.rewake else "", await job.wait())
-        heard, outcome = understand(hook, said)
+            out = _decode_captured(job.take_output())
+            said = HookResult(out, out if hook.rewake else "", await job.wait())
+        heard, outcome = interpret_hook_result(hook, said)
         record(Hooked(hook.event, hook.name, outcome, over.call))
         woken = (said.error,) if hook.rewake and said.status == 2 else ()
-        return Heard(context=(*heard.context, *woken), messages=heard.messages)
+        return HookDecision(context=(*heard.context, *woken), messages=heard.messages)
 
     # --- URLs -------------------------------------------------------------------------------------
 
-    async def _post(self, hook: Hook, body: bytes) -> Said:
+    async def _post_event(self, hook: Hook, body: bytes) -> HookResult:
         """Send the payload to the hook's URL and return the reply."""
-        if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
-            return Said(failure="not sent: its URL is not in allowedHttpHookUrls")
+        if self._reach.urls and not any(_matches_url(url, hook.url) for url in self._reach.urls):
+            return HookResult(failure="not sent: its URL is not in allowedHttpHookUrls")
         travel = create_transport(hook.url, os.environ)
         try:
-            with anyio.move_on_after(hook.patience):
-                return await _exchange(travel, hook.url, headers=self._headers(hook), body=body)
-            return Said(failure=f"timed out after {hook.patience:g} s")
+            with anyio.move_on_after(hook.timeout_seconds):
+                return await _exchange_http(
+                    travel, hook.url, headers=self._build_headers(hook), body=body
+                )
+            return HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
         except ApiError as problem:
-            return Said(failure=f"could not be reached: {problem.message}")
+            return HookResult(failure=f"could not be reached: {problem.message}")
         finally:
             with anyio.CancelScope(shield=True):
                 await travel.aclose()
 
-    def _headers(self, hook: Hook) -> tuple[tuple[str, str], ...]:
+    def _build_headers(self, hook: Hook) -> tuple[tuple[str, str], ...]:
         """Build the headers, with the variables that both the hook and the settings allow."""
         names = set(hook.allowed_env_vars)
         if self._reach.variables:
             names &= set(self._reach.variables)
         known = {name: os.environ.get(name, "") for name in names}
-        filled = ((name, expand(value, known)) for name, value in hook.headers.items())
+        filled = ((name, expand_variables(value, known)) for name, value in hook.headers.items())
         plain = tuple((name, re.sub(r"[\r\n\0]", "", value)) for name, value in filled)
         return (("content-type", "application/json"), *plain)
 
 
-async def _exchange(
+async def _exchange_http(
     travel: Transport, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
-) -> Said:
+) -> HookResult:
     """Post the payload; a status other than 2xx or an oversized reply is a failure."""
     async with travel.post(url, headers=headers, body=body) as response:
         if not 200 <= response.status < 300:
-            return Said(failure=f"the server replied with status {response.status}")
+            return HookResult(failure=f"the server replied with status {response.status}")
         told = bytearray()
         async for chunk in response.chunks:
             told += chunk
-            if len(told) > KEEP:
-                return Said(failure=f"the server replied with more than {KEEP:,} bytes")
-        return Said(told.decode(errors="replace"))
+            if len(told) > MAX_HOOK_OUTPUT_BYTES:
+                return HookResult(
+                    failure=f"the server replied with more than {MAX_HOOK_OUTPUT_BYTES:,} bytes"
+                )
+        return HookResult(told.decode(errors="replace"))
 
 
-def _encoded(event: dict[str, object]) -> bytes:
+def _encode_payload(event: dict[str, object]) -> bytes:
     try:
         return msgspec.json.encode(event)
     except UnicodeEncodeError:  # half a character, which only escapes can say
         return dumps(event).encode()
 
 
-def _argv(hook: Hook, root: str) -> tuple[str, ...]:
+def _build_argv(hook: Hook, root: str) -> tuple[str, ...]:
     """Return the program to run: with `args` directly, without them through a shell."""
     if hook.args is not None:
-        return tuple(word.replace(ROOT, root) for word in (hook.command, *hook.args))
-    line = hook.command.replace(ROOT, root) if TAME.fullmatch(root) else hook.command
+        return tuple(
+            word.replace(PROJECT_DIR_PLACEHOLDER, root) for word in (hook.command, *hook.args)
+        )
+    line = (
+        hook.command.replace(PROJECT_DIR_PLACEHOLDER, root)
+        if SHELL_SAFE_PATH.fullmatch(root)
+        else hook.command
+    )
     if hook.shell == "powershell":
         return ("pwsh", "-NoProfile", "-NonInteractive", "-Command", line)
     return ("bash", "-c", line)
 
 
-def _granted(hook: Hook) -> dict[str, str]:
+def _pick_allowed_variables(hook: Hook) -> dict[str, str]:
     """Return the variables that a hook of the user's own asks for by name."""
     names = hook.env if hook.own else ()
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _text(captured: CapturedOutput) -> str:
+def _decode_captured(captured: CapturedOutput) -> str:
     """Decode captured output, with a note about omitted bytes."""
     head, tail = (part.decode(errors="replace") for part in (captured.head, captured.tail))
     if not captured.missing_bytes:
@@ -380,16 +411,16 @@ def _text(captured: CapturedOutput) -> str:
     return f"{head}\n[{captured.missing_bytes:,} bytes omitted]\n{tail}"
 
 
-def _like(pattern: str, url: str) -> bool:
+def _matches_url(pattern: str, url: str) -> bool:
     return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), url) is not None
 
 
-def expand(text: str, known: Mapping[str, str]) -> str:
+def expand_variables(text: str, known: Mapping[str, str]) -> str:
     """Replace `$NAME` and `${NAME}` in a text; unknown variables become empty."""
-    return VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
+    return VARIABLE_REFERENCE.sub(lambda found: known.get(found[1] or found[2], ""), text)
 
 
-def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def parse_export_lines(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Parse lines such as `export NAME=value` without running anything."""
     known = build_child_environment(environ)
     for line in text.splitlines():
@@ -400,5 +431,5 @@ def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         for word in words[words[:1] == ["export"] :]:
             name, equals, value = word.partition("=")
             if equals and name.isidentifier():
-                known[name] = value if "'" in line else expand(value, known)
+                known[name] = value if "'" in line else expand_variables(value, known)
                 yield name, known[name]

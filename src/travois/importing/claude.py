@@ -19,9 +19,9 @@ from travois.importing.plan import (
 )
 from travois.permissions import rules
 from travois.permissions.rules import READ_TOOLS, RULE_EFFECTS
-from travois.prompt.instruction_files import plain_text
-from travois.prompt.instruction_text import scope
-from travois.prompt.style_files import FOLDER
+from travois.prompt.instruction_files import read_plain_text
+from travois.prompt.instruction_text import parse_scope_patterns
+from travois.prompt.style_files import STYLES_FOLDER
 from travois.settings.validate import (
     SettingsLayer,
     as_text_list,
@@ -51,11 +51,11 @@ def plan_claude_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
     )
     plan_files(luggage, "agents", folder / "agents", where="agents")
     plan_files(luggage, "commands", folder / "commands", where="commands")
-    plan_files(luggage, "styles", folder / FOLDER, where=FOLDER)
+    plan_files(luggage, "styles", folder / STYLES_FOLDER, where=STYLES_FOLDER)
     plan_skills(luggage, folder / "skills")
     plan_instructions(luggage, "claude", folder / CLAUDE.instructions, folder=folder)
     for path in sorted((folder / "rules").rglob("*.md")):
-        if scope(plain_text(str(path))):
+        if parse_scope_patterns(read_plain_text(str(path))):
             luggage.skip(
                 "instructions", path.name, f"rules for specific files apply only in {folder}"
             )

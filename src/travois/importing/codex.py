@@ -20,7 +20,7 @@ from travois.importing.plan import (
     plan_skills,
     read_json_object,
 )
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import SettingsLayer, is_json_array, nest_keys
 
@@ -64,7 +64,7 @@ def plan_codex_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
 
 def _plan_codex_settings(luggage: ImportPlan, path: Path) -> None:
     try:
-        tree: Json = loads(plain_text(str(path)))
+        tree: Json = loads(read_plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:
         raise UserError(f"Cannot parse {path}", why=str(error)) from None
     _plan_codex_layer(luggage, config_files.parse_codex_config(tree, str(path), level="user"))
@@ -98,7 +98,7 @@ def _plan_codex_layer(luggage: ImportPlan, layer: SettingsLayer) -> None:
 
 def _plan_codex_rules(luggage: ImportPlan, path: Path) -> None:
     try:
-        found, odd = prefix_rules.parse_codex_prefix_rules(plain_text(str(path)))
+        found, odd = prefix_rules.parse_codex_prefix_rules(read_plain_text(str(path)))
     except (OSError, ValueError) as error:
         luggage.skip("permissions", path.name, str(error))
         return

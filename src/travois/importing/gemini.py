@@ -12,7 +12,7 @@ from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
 from travois.importing.plan import ImportPlan, plan_files, plan_instructions, plan_skills
 from travois.importing.sessions import FOREIGN_TOOLS
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_json_array, is_settings_tree
 
@@ -45,7 +45,7 @@ def plan_gemini_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
 
 def _plan_gemini_settings(luggage: ImportPlan, path: Path) -> None:
     try:
-        tree = parse_jsonc(plain_text(str(path)))
+        tree = parse_jsonc(read_plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot parse {path}", why=str(error)) from None
     model = tree.get("model")

@@ -18,7 +18,7 @@ from travois.importing.plan import (
     plan_servers,
     plan_skills,
 )
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 
 IMPORTED_OPENCODE_KEYS = (
@@ -45,7 +45,7 @@ def plan_opencode_import(luggage: ImportPlan, environ: Mapping[str, str]) -> Non
             _plan_opencode_agent(
                 luggage,
                 opencode.adapt_opencode_agent(
-                    front_matter.parse_front_matter(plain_text(str(path))), name
+                    front_matter.parse_front_matter(read_plain_text(str(path))), name
                 ),
                 name,
             )
@@ -59,7 +59,7 @@ def plan_opencode_import(luggage: ImportPlan, environ: Mapping[str, str]) -> Non
 
 def _plan_opencode_settings(luggage: ImportPlan, path: Path) -> None:
     try:
-        tree = config_files.parse_jsonc(plain_text(str(path)))
+        tree = config_files.parse_jsonc(read_plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot parse {path}", why=str(error)) from None
     layer = config_files.parse_opencode_config(

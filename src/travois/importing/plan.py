@@ -20,8 +20,8 @@ from travois.mcp import config as mcp
 from travois.permissions import secrets
 from travois.permissions.paths import is_inside
 from travois.permissions.secrets import find_leak
-from travois.prompt.instruction_files import HOPS, plain_text
-from travois.prompt.instruction_text import imports
+from travois.prompt.instruction_files import MAX_IMPORT_DEPTH, read_plain_text
+from travois.prompt.instruction_text import find_imports
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json
@@ -387,14 +387,14 @@ def plan_instructions(
         return
     name = str(path.relative_to(folder))
     try:
-        text = plain_text(str(path))
+        text = read_plain_text(str(path))
     except OSError as error:
         luggage.skip("instructions", name, str(error))
         return
-    near = [one for one in imports(text) if _is_file_within(path.parent / one, folder)]
+    near = [one for one in find_imports(text) if _is_file_within(path.parent / one, folder)]
     if text.strip():
         luggage.add_instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
-    for one in near if hops < HOPS else ():
+    for one in near if hops < MAX_IMPORT_DEPTH else ():
         found = Path(os.path.normpath(path.parent / one))
         plan_instructions(luggage, agent, found, folder=folder, hops=hops + 1)
 

@@ -131,17 +131,21 @@ def _memory_lines(home: TravoisHome, project: Project, wish: ImportRequest) -> l
     place, lines = None, list[ImportLine]()
     if wish.agent in ("claude", "codex"):
         place = foreign_memories.find_source(wish.agent, os.environ, trust_root(project.root))
-    if wish.agent == "claude" and (others := len(foreign_memories.others(os.environ, place))):
+    if wish.agent == "claude" and (
+        others := len(foreign_memories.find_other_projects(os.environ, place))
+    ):
         why = "run `travois import claude --only memory` in each"
         lines.append(ImportLine("memory", f"{others} other projects", "left out", why=why))
     if place is None or not place.exists():
         return lines
     try:
-        found = list(foreign_memories.memories(place, scope="project", label=wish.agent))
+        found = list(
+            foreign_memories.read_foreign_memories(place, scope="project", label=wish.agent)
+        )
     except OSError as error:
         return [*lines, ImportLine("memory", str(place), "left out", why=str(error))]
     loaded = load_settings(home, project.root, cwd=os.getcwd(), environ=os.environ)
-    held = {one.body.strip() for one in open_memories_here(home, project, loaded).all()}
+    held = {one.body.strip() for one in open_memories_here(home, project, loaded).read_all()}
     why = {
         one.name: ALREADY_THERE if one.body.strip() in held else one.description for one in found
     }

@@ -17,7 +17,7 @@ from math import log
 
 import msgspec
 
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
 NOTE_OPENING = "<servers>\n"
 NOTE_CLOSING = "\n</servers>"
@@ -92,7 +92,7 @@ def announce_servers(
         added = [tool for tool in own if tool.name not in was.tools]
         fresh += added
         lends = f", {len(added)} tools" if added else ""
-        lines.append(f"{plain(server)}: {plain(here.state)}{lends}")
+        lines.append(f"{escape_line(server)}: {escape_line(here.state)}{lends}")
         others = [tool.name for tool in own if tool.digest in {*here.changed} - {*was.changed}]
         lines += (f"{name} has a new definition" for name in others)
     return (
@@ -134,7 +134,7 @@ def _fit_tool_list(lines: Sequence[str], tools: Sequence[McpToolSpec]) -> str:
 
 
 def _shorten_field(field: str) -> str:
-    return plain(field)[:MAX_FIELD_CHARS]
+    return escape_line(field)[:MAX_FIELD_CHARS]
 
 
 def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list[McpToolSpec]:

@@ -22,7 +22,7 @@ from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE
 from travois.core.json import as_list, as_object, as_string
 from travois.permissions.masking import find_likely_secrets, register_secrets
 from travois.permissions.paths import is_inside
-from travois.prompt.instruction_files import plain_text
+from travois.prompt.instruction_files import read_plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.schema import Json, Plugin, Settings
@@ -240,7 +240,7 @@ def _read_referenced_file(name: str, entry: McpServerEntry, notices: list[str]) 
         if entry.level == "project":
             raise OSError("only your own configuration files may refer to files")
         path = os.path.join(os.path.dirname(entry.origin), os.path.expanduser(name))
-        return plain_text(path).strip()
+        return read_plain_text(path).strip()
     except OSError as error:
         why = error.strerror or error
         notices.append(f"{entry.origin}: server {entry.name} cannot use the file {name}: {why}")

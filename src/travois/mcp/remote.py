@@ -12,7 +12,7 @@ import msgspec
 from travois.core.display_text import escape_invisible
 from travois.core.json import as_list, as_object, as_string
 from travois.hooks.events import Elicitation, ElicitationResult
-from travois.hooks.output import Heard
+from travois.hooks.output import HookDecision
 from travois.mcp.oauth import login_hint
 from travois.mcp.tools import McpServerConfig
 from travois.ports.world import Choice, ChoiceOption, Command, Env, Processes, UnansweredQuestion
@@ -149,7 +149,7 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     return _answer_from_hooks(await env.fire_hooks(told)) or given
 
 
-def _answer_from_hooks(heard: Heard) -> ElicitResult | None:
+def _answer_from_hooks(heard: HookDecision) -> ElicitResult | None:
     """Return the answer that hooks give in the person's place, if they give one."""
     from mcp_types import ElicitResult
 

@@ -18,29 +18,41 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
-from travois.memory.drafts import Draft, draft_name
-from travois.memory.memory import Author, Evidence, Memory, Put, Scope
-from travois.memory.settle import Accepted, Held, Refused, Weighed, scope_of, settle
-from travois.memory.similarity import content, covered, denies, same
-from travois.memory.speakers import Heard, Voice, spoken
+from travois.memory.drafts import MemoryDraft, make_draft_name
+from travois.memory.memory import Evidence, Memory, MemoryAuthor, MemoryScope, PutMemory
+from travois.memory.settle import (
+    Accept,
+    DraftVerdict,
+    NeedsReview,
+    Reject,
+    find_wish_scope,
+    settle_draft,
+)
+from travois.memory.similarity import (
+    contains_denial,
+    content_words,
+    have_same_meaning,
+    share_covered,
+)
+from travois.memory.speakers import SpeakerVoice, Statement, split_spoken_sentences
 
-SHORTEST = 6
-WORDS = 400
+MIN_QUOTE_CHARS = 6
+MAX_QUOTE_CHARS = 400
 """Characters that a quote may have, at most."""
-LINE = 150
-SUPPORT = 0.6
+MAX_DESCRIPTION_CHARS = 150
+MIN_SUPPORT_SHARE = 0.6
 """Least share of a memory that must occur in the conversation."""
-OWN = 0.25
+MIN_USER_SHARE = 0.25
 """Least share of a wish that the user must have said."""
-SHOWN = 0.4
+MIN_SHOWN_SHARE = 0.4
 """Least share of a model's statement that someone else must have said."""
 
 
-class Ground(msgspec.Struct, frozen=True, dict=True):
+class EvidenceContext(msgspec.Struct, frozen=True, dict=True):
     """The conversation and the known memories that drafts are checked against."""
 
     session: str
-    said: tuple[Heard, ...]
+    said: tuple[Statement, ...]
     secret: Callable[[str], str]
     """The kind of secret that a text holds; empty if none."""
     known: tuple[Memory, ...] = ()
@@ -51,36 +63,40 @@ class Ground(msgspec.Struct, frozen=True, dict=True):
     now: float = 0.0
 
     @cached_property
-    def all(self) -> str:
+    def all_text(self) -> str:
         """Return everything that was said, to look up names in."""
         return "\n".join(one.text for one in self.said).casefold()
 
     @cached_property
-    def about(self) -> dict[Voice, frozenset[str]]:
+    def words_by_voice(self) -> dict[SpeakerVoice, frozenset[str]]:
         """Return the content words of each speaker."""
-        voices: tuple[Voice, ...] = ("user", "model", "act", "tool", "ours")
-        return {voice: content("\n".join(self.by(voice))) for voice in voices}
+        voices: tuple[SpeakerVoice, ...] = ("user", "model", "act", "tool", "ours")
+        return {voice: content_words("\n".join(self.texts_by(voice))) for voice in voices}
 
     @cached_property
-    def told(self) -> tuple[str, ...]:
+    def instruction_lines(self) -> tuple[str, ...]:
         """Return each line that memory or an instruction file put into the conversation."""
-        texts = (*self.by("ours"), *self.rules)
-        return tuple(line for text in texts for line in (*text.splitlines(), *spoken(text)))
+        texts = (*self.texts_by("ours"), *self.rules)
+        return tuple(
+            line for text in texts for line in (*text.splitlines(), *split_spoken_sentences(text))
+        )
 
     @cached_property
-    def foreign(self) -> tuple[str, ...]:
+    def tool_sentences(self) -> tuple[str, ...]:
         """Return each sentence that came from a tool, a web page or a paste."""
-        return tuple(line for text in self.by("tool") for line in spoken(text))
+        return tuple(
+            line for text in self.texts_by("tool") for line in split_spoken_sentences(text)
+        )
 
-    def by(self, voice: Voice) -> Iterator[str]:
+    def texts_by(self, voice: SpeakerVoice) -> Iterator[str]:
         """Return what one speaker said."""
         return (one.text for one in self.said if one.voice == voice)
 
 
-class Place(msgspec.Struct, frozen=True):
+class EvidenceQuote(msgspec.Struct, frozen=True):
     """The place in the conversation that a draft quotes."""
 
-    by: Heard
+    by: Statement
     words: str
     """As they stand there."""
     sentence: str
@@ -89,141 +105,150 @@ class Place(msgspec.Struct, frozen=True):
     """The speaker's next words."""
 
 
-def weigh_all(found: Iterable[Draft], ground: Ground) -> list[Weighed]:
+def check_drafts(found: Iterable[MemoryDraft], ground: EvidenceContext) -> list[DraftVerdict]:
     """Check drafts in turn; an accepted draft counts as known for the next."""
-    verdicts: list[Weighed] = []
+    verdicts: list[DraftVerdict] = []
     for draft in found:
-        verdict = weigh(draft, ground)
+        verdict = check_draft(draft, ground)
         verdicts.append(verdict)
-        if isinstance(verdict, Accepted):
+        if isinstance(verdict, Accept):
             put = verdict.change.memory
             others = (m for m in ground.known if (m.name, m.scope) != (put.name, put.scope))
             ground = replace(ground, known=(*others, put))
     return verdicts
 
 
-def weigh(draft: Draft, ground: Ground) -> Weighed:
+def check_draft(draft: MemoryDraft, ground: EvidenceContext) -> DraftVerdict:
     """Decide whether a draft is accepted, needs the user's approval, or is rejected."""
     for text in (draft.text, draft.words, draft.name, draft.why):
         if kind := ground.secret(text):
-            return Refused(f"it contains a secret ({kind})")
-    place = found(draft.words, ground)
-    if isinstance(place, Refused):
+            return Reject(f"it contains a secret ({kind})")
+    place = find_quote(draft.words, ground)
+    if isinstance(place, Reject):
         return place
     if kind := ground.secret(place.sentence):
-        return Refused(f"its sentence contains a secret ({kind})")
-    draft = replace(draft, why=_reason(draft.why, ground))
-    if why := _unfit(draft, place, ground):
-        return Refused(why)
-    memory = _memory(draft, place, ground)
-    if why := _unproven(draft, place, ground):
-        return Held(Put(memory), why)
-    told = _told_scope(place)
-    return settle(draft, memory, ground.known, sentence=place.sentence, told=told)
+        return Reject(f"its sentence contains a secret ({kind})")
+    draft = replace(draft, why=_keep_supported_reason(draft.why, ground))
+    if why := _find_rejection_reason(draft, place, ground):
+        return Reject(why)
+    memory = _build_memory(draft, place, ground)
+    if why := _find_review_reason(draft, place, ground):
+        return NeedsReview(PutMemory(memory), why)
+    told = _find_stated_scope(place)
+    return settle_draft(draft, memory, ground.known, sentence=place.sentence, told=told)
 
 
-def found(words: str, ground: Ground) -> Place | Refused:
+def find_quote(words: str, ground: EvidenceContext) -> EvidenceQuote | Reject:
     """Find the last place where these words were said, by the speaker who counts most."""
-    pattern = _pattern(words)
-    if pattern is None or len(words) > WORDS:
-        return Refused("it quotes nothing from the conversation")
+    pattern = _compile_quote(words)
+    if pattern is None or len(words) > MAX_QUOTE_CHARS:
+        return Reject("it quotes nothing from the conversation")
     places = [(one, hit) for one in ground.said if (hit := pattern.search(one.text))]
     voices = {one.voice for one, _ in places}
     if "ours" in voices:
-        return Refused("it repeats what memory or an instruction file says")
+        return Reject("it repeats what memory or an instruction file says")
     for voice in ("user", "tool", "model"):
         if voice in voices:
             one, hit = next(p for p in reversed(places) if p[0].voice == voice)
             if one.seq <= ground.since:
-                return Refused("its source was already examined")
-            sentence = _around(one.text, hit)
-            return Place(one, hit[0], sentence, _after(one, hit, ground))
-    return Refused("the quoted words do not appear in the conversation")
+                return Reject("its source was already examined")
+            sentence = _find_sentence(one.text, hit)
+            return EvidenceQuote(one, hit[0], sentence, _find_continuation(one, hit, ground))
+    return Reject("the quoted words do not appear in the conversation")
 
 
-def _pattern(words: str) -> re.Pattern[str] | None:
+def _compile_quote(words: str) -> re.Pattern[str] | None:
     """Compile a pattern for these words with any white space between them."""
     parts = words.strip(" \t\n\"'`.,;:!").split()
-    if len(" ".join(parts)) < SHORTEST:
+    if len(" ".join(parts)) < MIN_QUOTE_CHARS:
         return None
     return re.compile(r"\s+".join(map(re.escape, parts)), re.IGNORECASE)
 
 
-def _around(text: str, hit: re.Match[str]) -> str:
+def _find_sentence(text: str, hit: re.Match[str]) -> str:
     """Return the sentence that contains the quoted words."""
     start = max(text.rfind(mark, 0, hit.start()) for mark in ("\n", ". ", "! ", "? ")) + 1
     ends = [at for mark in ("\n", ". ", "! ", "? ") if (at := text.find(mark, hit.end() - 1)) >= 0]
     return text[start : min(ends) + 1 if ends else len(text)].strip()
 
 
-def _after(one: Heard, hit: re.Match[str], ground: Ground) -> str:
+def _find_continuation(one: Statement, hit: re.Match[str], ground: EvidenceContext) -> str:
     """Return what the same speaker said next: in this message, or else in the next one."""
     rest = re.split(r"^[^.!?\n]*[.!?…\n]+\s*", one.text[hit.end() :], maxsplit=1)[-1].strip()
     later = (o.text for o in ground.said if o.voice == one.voice and o.seq > one.seq)
     return rest or next(later, "")
 
 
-def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
+def _find_rejection_reason(
+    draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext
+) -> str:
     """Return why a draft is rejected whoever said it, or an empty string."""
-    if not content(draft.text) or signals.adrift(draft.text):
+    if not content_words(draft.text) or signals.needs_context(draft.text):
         return "it has no content"
-    if any(_restated(draft.text, line) for line in ground.told):
+    if any(_repeats_line(draft.text, line) for line in ground.instruction_lines):
         return "it repeats what memory or an instruction file says"
-    if why := _useless(draft, place, renewed=_renewed(draft, ground)):
+    if why := _find_uselessness(draft, place, renewed=_repeats_memory(draft, ground)):
         return why
-    if invented(draft, ground):
+    if invents_names(draft, ground):
         return "it names something that nobody mentioned"
-    if covered(draft.text, _supporting(place, ground)) < SUPPORT:
+    if share_covered(draft.text, _collect_supporting_words(place, ground)) < MIN_SUPPORT_SHARE:
         return "it claims more than was said"
     return ""
 
 
-def _renewed(draft: Draft, ground: Ground) -> bool:
+def _repeats_memory(draft: MemoryDraft, ground: EvidenceContext) -> bool:
     """Return whether the draft only repeats a known memory."""
-    return any(same(draft.text, old.body or old.description) for old in ground.known)
+    return any(have_same_meaning(draft.text, old.body or old.description) for old in ground.known)
 
 
-def _useless(draft: Draft, place: Place, *, renewed: bool) -> str:
+def _find_uselessness(draft: MemoryDraft, place: EvidenceQuote, *, renewed: bool) -> str:
     """Return why nobody will need this later, or an empty string."""
     by, wish = place.by, draft.type in ("user", "feedback")
     if by.files:
         return "the project files already say it"
-    if signals.withdrawn(place.sentence) or signals.taken_back(place.after):
+    if signals.is_withdrawn(place.sentence) or signals.retracts_earlier(place.after):
         return "it was not meant to last"
     if by.voice != "user":
-        telling = wish or signals.telling(draft.text, by=by.voice)
-        return signals.passing(draft.text, said=False) or (
+        telling = wish or signals.states_a_fact(draft.text, by=by.voice)
+        return signals.find_temporary_reason(draft.text, said=False) or (
             "" if telling else "it will not help later"
         )
     sentence = place.sentence
-    if renewed and not signals.asks(sentence):
+    if renewed and not signals.is_question(sentence):
         return ""
-    idle = wish and not signals.lasting(sentence) and not signals.weak(sentence)
+    idle = wish and not signals.is_lasting(sentence) and not signals.may_be_lasting(sentence)
     if (
-        signals.asks(sentence)
-        or signals.task(sentence)
+        signals.is_question(sentence)
+        or signals.is_task(sentence)
         or idle
-        or signals.turned(draft.text, sentence)
+        or signals.claims_done(draft.text, sentence)
     ):
         return "it is a task or a question"
     return (
-        "" if signals.asked_to_remember(place.sentence) else signals.passing(draft.text, said=True)
+        ""
+        if signals.asks_to_remember(place.sentence)
+        else signals.find_temporary_reason(draft.text, said=True)
     )
 
 
-def _restated(text: str, line: str) -> bool:
+def _repeats_line(text: str, line: str) -> bool:
     """Return whether a text says almost the same as a line."""
-    about = content(text)
-    fits = len(about) > 1 and covered(text, content(line)) >= OWN + SUPPORT
-    return fits and denies(text) == denies(line)
+    about = content_words(text)
+    fits = (
+        len(about) > 1
+        and share_covered(text, content_words(line)) >= MIN_USER_SHARE + MIN_SUPPORT_SHARE
+    )
+    return fits and contains_denial(text) == contains_denial(line)
 
 
-def invented(draft: Draft, ground: Ground) -> bool:
+def invents_names(draft: MemoryDraft, ground: EvidenceContext) -> bool:
     """Return whether a draft names or counts something that occurs nowhere."""
-    return any(name not in ground.all for name in signals.names(f"{draft.text}\n{draft.why}"))
+    return any(
+        name not in ground.all_text for name in signals.extract_names(f"{draft.text}\n{draft.why}")
+    )
 
 
-def _supporting(place: Place, ground: Ground) -> frozenset[str]:
+def _collect_supporting_words(place: EvidenceQuote, ground: EvidenceContext) -> frozenset[str]:
     """Return the words that may support a draft: the user's, and those they had seen before.
 
     What the model said after them proves nothing about what they meant.
@@ -231,85 +256,97 @@ def _supporting(place: Place, ground: Ground) -> frozenset[str]:
     by = place.by
     if by.voice == "user":
         before = (o.text for o in ground.said if o.voice in ("model", "act") and o.seq < by.seq)
-        return ground.about["user"] | content("\n".join(before))
-    own = ground.about["user"] | ground.about["model"] | ground.about["act"]
-    return own | content(by.text) if by.voice == "tool" else own
+        return ground.words_by_voice["user"] | content_words("\n".join(before))
+    own = (
+        ground.words_by_voice["user"]
+        | ground.words_by_voice["model"]
+        | ground.words_by_voice["act"]
+    )
+    return own | content_words(by.text) if by.voice == "tool" else own
 
 
-def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
+def _find_review_reason(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> str:
     """Return why the user must decide on a draft, or an empty string if its source suffices."""
-    told = max(ground.foreign, key=lambda line: covered(draft.text, content(line)), default="")
-    by_tool = covered(draft.text, content(told)) if told else 0.0
-    by_user = covered(draft.text, ground.about["user"])
+    told = max(
+        ground.tool_sentences,
+        key=lambda line: share_covered(draft.text, content_words(line)),
+        default="",
+    )
+    by_tool = share_covered(draft.text, content_words(told)) if told else 0.0
+    by_user = share_covered(draft.text, ground.words_by_voice["user"])
     if place.by.voice != "user":
-        wish = draft.type in ("user", "feedback") or signals.wishes(draft.text)
-        steers = signals.steers(place.sentence) or (by_tool >= SUPPORT and signals.steers(told))
+        wish = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
+        steers = signals.addresses_reader(place.sentence) or (
+            by_tool >= MIN_SUPPORT_SHARE and signals.addresses_reader(told)
+        )
         if wish or steers:
             return "the user did not say it"
-        alone = place.by.voice == "model" and max(by_tool, by_user) < SHOWN
+        alone = place.by.voice == "model" and max(by_tool, by_user) < MIN_SHOWN_SHARE
         return "only the model said it" if alone else ""
-    if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
+    if by_tool > by_user and by_tool >= MIN_SUPPORT_SHARE and not _only_states_fact(draft, told):
         return "it comes from a tool or a web page, not from the user"
     wish = draft.type in ("user", "feedback")
-    if (wish or signals.wishes(draft.text)) and (
-        why := signals.meant_otherwise(place.sentence, place.words, place.after)
+    if (wish or signals.expresses_wish(draft.text)) and (
+        why := signals.find_doubt(place.sentence, place.words, place.after)
     ):
         return why
-    wishes = wish or signals.wishes(draft.text)
-    if wishes and place.by.blocks and not _asked(place):
+    wishes = wish or signals.expresses_wish(draft.text)
+    if wishes and place.by.blocks and not _is_request_at_edge(place):
         return "it may come from text that the user pasted"
     if (
         wishes
-        and signals.discussed(place.by.text)
-        and not signals.asked_to_remember(place.sentence)
+        and signals.asks_something(place.by.text)
+        and not signals.asks_to_remember(place.sentence)
     ):
         return "the user may only be asking about it"
-    standing = signals.lasting(place.sentence) or _renewed(draft, ground)
-    if (wish or signals.commands(draft.text)) and not standing:
+    standing = signals.is_lasting(place.sentence) or _repeats_memory(draft, ground)
+    if (wish or signals.is_bare_command(draft.text)) and not standing:
         return "the user may have meant it only for now"
-    meant = signals.points(place.sentence)
-    return "" if meant or by_user >= OWN else "it goes beyond what the user said"
+    meant = signals.asks_to_remember_this(place.sentence)
+    return "" if meant or by_user >= MIN_USER_SHARE else "it goes beyond what the user said"
 
 
-def _asked(place: Place) -> bool:
+def _is_request_at_edge(place: EvidenceQuote) -> bool:
     """Return whether the first or the last line of a message asks to remember it."""
     lines = place.by.text.strip().splitlines()
-    return (
-        signals.asked_to_remember(place.sentence) and place.sentence in f"{lines[0]}\n{lines[-1]}"
-    )
+    return signals.asks_to_remember(place.sentence) and place.sentence in f"{lines[0]}\n{lines[-1]}"
 
 
-def _plain(draft: Draft, told: str) -> bool:
+def _only_states_fact(draft: MemoryDraft, told: str) -> bool:
     """Return whether a draft only states what someone else stated."""
-    wish = draft.type in ("user", "feedback") or signals.wishes(draft.text)
-    return not wish and not signals.steers(told)
+    wish = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
+    return not wish and not signals.addresses_reader(told)
 
 
-def _reason(why: str, ground: Ground) -> str:
+def _keep_supported_reason(why: str, ground: EvidenceContext) -> str:
     """Return the draft's reason if the conversation supports it."""
-    about = ground.about
+    about = ground.words_by_voice
     said = about["user"] | about["model"]
-    names = all(name in ground.all for name in signals.names(why))
-    return why.strip() if why and names and covered(why, said) >= SUPPORT else ""
+    names = all(name in ground.all_text for name in signals.extract_names(why))
+    return why.strip() if why and names and share_covered(why, said) >= MIN_SUPPORT_SHARE else ""
 
 
-def _told_scope(place: Place) -> Scope | None:
+def _find_stated_scope(place: EvidenceQuote) -> MemoryScope | None:
     """Return the scope that the user named, if any."""
     if place.by.voice != "user":
         return None
-    return scope_of(place.words, place.sentence, message=place.by.text, after=place.after)
+    return find_wish_scope(place.words, place.sentence, message=place.by.text, after=place.after)
 
 
-def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:
+def _build_memory(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> Memory:
     """Build the memory for a draft and its quoted words."""
     by, text = place.by, draft.text.strip()
-    author: Author = "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
-    usual: Scope = "user" if draft.type == "user" else "project"
-    scope = _told_scope(place) or draft.scope or usual
+    author: MemoryAuthor = (
+        "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
+    )
+    usual: MemoryScope = "user" if draft.type == "user" else "project"
+    scope = _find_stated_scope(place) or draft.scope or usual
     line = " ".join(text.split())
     return Memory(
-        name=_free(draft_name(draft.name or text), ground.known),
-        description=line if len(line) <= LINE else f"{line[: LINE - 1].rstrip()}…",
+        name=_make_unique_name(make_draft_name(draft.name or text), ground.known),
+        description=line
+        if len(line) <= MAX_DESCRIPTION_CHARS
+        else f"{line[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…",
         type=draft.type,
         body=f"{text}\n\nWhy: {draft.why}" if draft.why else text,
         author=author,
@@ -321,7 +358,7 @@ def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:
     )
 
 
-def _free(name: str, known: tuple[Memory, ...]) -> str:
+def _make_unique_name(name: str, known: tuple[Memory, ...]) -> str:
     """Return the name, with a number if another memory has it."""
     taken, number = {memory.name for memory in known}, 1
     while (free := name if number == 1 else f"{name}-{number}") in taken:

@@ -16,44 +16,44 @@ from msgspec.structs import replace
 
 from travois.memory.memory import Memory
 
-DAYS = tuple(name.lower() for name in day_name)
-PARTS = ("morning", "afternoon", "evening")
-SHIFTS = {
+WEEKDAYS = tuple(name.lower() for name in day_name)
+DAY_PARTS = ("morning", "afternoon", "evening")
+DAY_SHIFTS = {
     "yesterday": -1,
     "last night": -1,
     "today": 0,
     "tonight": 0,
     "tomorrow": 1,
-    **{f"yesterday {part}": -1 for part in PARTS},
-    **{f"this {part}": 0 for part in PARTS},
+    **{f"yesterday {part}": -1 for part in DAY_PARTS},
+    **{f"this {part}": 0 for part in DAY_PARTS},
 }
-COUNTED = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-NUMBERS = {"a": 1, "an": 1, **{word: number for number, word in enumerate(COUNTED, 1)}}
-PHRASE = (
-    rf"(?:{'|'.join(sorted(SHIFTS, key=len, reverse=True))})"
-    rf"|(?:\d{{1,3}}|{'|'.join(NUMBERS)}) (?:day|week|month|year)s? ago"
-    rf"|(?:last|this|next) (?:week|month|year|{'|'.join(DAYS)})"
+COUNT_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+COUNT_VALUES = {"a": 1, "an": 1, **{word: number for number, word in enumerate(COUNT_WORDS, 1)}}
+RELATIVE_DATE_PHRASES = (
+    rf"(?:{'|'.join(sorted(DAY_SHIFTS, key=len, reverse=True))})"
+    rf"|(?:\d{{1,3}}|{'|'.join(COUNT_VALUES)}) (?:day|week|month|year)s? ago"
+    rf"|(?:last|this|next) (?:week|month|year|{'|'.join(WEEKDAYS)})"
 )
-TOLD = re.compile(
+RELATIVE_DATE_PATTERN = re.compile(
     r"```.*?```|`[^`]*`|\"[^\"\n]*\"|“[^”]*”"
-    rf"|(?P<before>\b(?:on|by|until|till|since|from|before|after|of)\s+)?(?<![\w./-])(?P<phrase>{PHRASE})\b"
+    rf"|(?P<before>\b(?:on|by|until|till|since|from|before|after|of)\s+)?(?<![\w./-])(?P<phrase>{RELATIVE_DATE_PHRASES})\b"
     r"(?!['’]s|-|[./]\w)",
     re.IGNORECASE | re.DOTALL,
 )
 """A time told from the day of speaking; what is quoted is passed over."""
-HABIT = re.compile(
+HABIT_WORDS = re.compile(
     r"\b(?:always|never|every|each|when|whenever|if|daily|weekly|should|must|use)\b", re.IGNORECASE
 )
 """In a sentence with such a word, `today` is whichever day it is then."""
-SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
+SENTENCE_PATTERN = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
 
 
-def day(at: float) -> date:
+def to_local_date(at: float) -> date:
     """Return the local date of a timestamp."""
     return datetime.fromtimestamp(at, UTC).astimezone().date()
 
 
-def dated(memory: Memory) -> Memory:
+def date_memory(memory: Memory) -> Memory:
     """Resolve the relative dates of a memory from the times of its evidence.
 
     Preferences (feedback) and pinned memories stay as they were said.
@@ -61,48 +61,54 @@ def dated(memory: Memory) -> Memory:
     if memory.type == "feedback" or memory.pinned:
         return memory
 
-    def said(phrase: str) -> date | None:
+    def find_date_said(phrase: str) -> date | None:
         times = (e.at for e in memory.evidence if e.at and phrase.lower() in e.words.lower())
-        return next((day(at) for at in times), None)
+        return next((to_local_date(at) for at in times), None)
 
-    description, body = absolute(memory.description, said), absolute(memory.body, said)
+    description, body = (
+        resolve_relative_dates(memory.description, find_date_said),
+        resolve_relative_dates(memory.body, find_date_said),
+    )
     return replace(memory, description=description, body=body)
 
 
-def absolute(text: str, said: Callable[[str], date | None]) -> str:
+def resolve_relative_dates(text: str, said: Callable[[str], date | None]) -> str:
     """Replace relative dates in a text; `said` gives the day on which a phrase was used."""
 
-    def told(found: re.Match[str]) -> str:
+    def format_match(found: re.Match[str]) -> str:
         phrase = found["phrase"]
         base = said(phrase) if phrase else None
         if base is None:
             return found[0]
-        when = _when(phrase.lower(), base, before=(found["before"] or "").rstrip())
+        when = _format_phrase_date(phrase.lower(), base, before=(found["before"] or "").rstrip())
         return when[0].upper() + when[1:] if found[0][0].isupper() else when
 
-    parts = SENTENCE.findall(text)
-    return "".join(part if HABIT.search(part) else TOLD.sub(told, part) for part in parts)
+    parts = SENTENCE_PATTERN.findall(text)
+    return "".join(
+        part if HABIT_WORDS.search(part) else RELATIVE_DATE_PATTERN.sub(format_match, part)
+        for part in parts
+    )
 
 
-def _when(phrase: str, base: date, *, before: str) -> str:
+def _format_phrase_date(phrase: str, base: date, *, before: str) -> str:
     """Return the date of a phrase with the preposition that it needs."""
-    if phrase in SHIFTS:
-        return f"{before or 'on'} {base + timedelta(SHIFTS[phrase])}"
+    if phrase in DAY_SHIFTS:
+        return f"{before or 'on'} {base + timedelta(DAY_SHIFTS[phrase])}"
     if phrase.endswith(" ago"):
         count, unit, _ = phrase.split()
-        number = NUMBERS.get(count) or int(count)
-        return _moved(base, unit.rstrip("s"), -number, before)
+        number = COUNT_VALUES.get(count) or int(count)
+        return _format_shifted_date(base, unit.rstrip("s"), -number, before)
     which, unit = phrase.split()
-    if unit in DAYS:
-        return _weekday(base, which, DAYS.index(unit), before)
+    if unit in WEEKDAYS:
+        return _format_weekday(base, which, WEEKDAYS.index(unit), before)
     shift = {"last": -1, "this": 0, "next": 1}[which]
     if unit == "week":
         monday = base + timedelta(7 * shift - base.weekday())
         return f"{before or 'in'} the week of {monday}"
-    return _moved(base, unit, shift, before)
+    return _format_shifted_date(base, unit, shift, before)
 
 
-def _moved(base: date, unit: str, number: int, before: str) -> str:
+def _format_shifted_date(base: date, unit: str, number: int, before: str) -> str:
     """Return a date this many units away; a month has no day, a year no month."""
     if unit in ("day", "week"):
         return f"{before or 'on'} {base + timedelta(number * (7 if unit == 'week' else 1))}"
@@ -112,10 +118,10 @@ def _moved(base: date, unit: str, number: int, before: str) -> str:
     return f"{before or 'in'} {months // 12}-{months % 12 + 1:02}"
 
 
-def _weekday(base: date, which: str, number: int, before: str) -> str:
+def _format_weekday(base: date, which: str, number: int, before: str) -> str:
     """Return the date of a weekday; `next` stays relative because its meaning is ambiguous."""
     if which == "next":
-        return f"{before or 'on'} the {DAYS[number].capitalize()} after {base}"
+        return f"{before or 'on'} the {WEEKDAYS[number].capitalize()} after {base}"
     ahead = (number - base.weekday()) % 7
     shift = ahead if which == "this" else ahead - 7
     return f"{before or 'on'} {base + timedelta(shift)}"

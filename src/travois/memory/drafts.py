@@ -12,60 +12,62 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.memory.memory import Memory, Scope, Type
-from travois.prompt.environment import plain
+from travois.memory.memory import Memory, MemoryScope, MemoryType
+from travois.prompt.environment import escape_line
 
-MOST = 10
+MAX_DRAFTS_PER_REPLY = 10
 """Drafts of one reply beyond this are no longer durable knowledge."""
-NEAREST = 20
-WIDE = 300
-LONGEST = 2_000
+MAX_NEAREST_MEMORIES = 20
+MAX_LISTED_CHARS = 300
+MAX_DRAFT_CHARS = 2_000
 
 
-class Draft(msgspec.Struct, frozen=True):
+class MemoryDraft(msgspec.Struct, frozen=True):
     """A proposed memory before it is checked."""
 
     text: str
-    type: Type = "project"
+    type: MemoryType = "project"
     words: str = ""
     """Exactly as they stand in the conversation."""
     name: str = ""
     why: str = ""
-    scope: Scope | None = None
+    scope: MemoryScope | None = None
     replaces: str = ""
     """The name of a memory that no longer holds because of this."""
 
 
-def request(instructions: str, known: Iterable[Memory]) -> str:
+def build_draft_request(instructions: str, known: Iterable[Memory]) -> str:
     """Build the request for drafts that the model gets after a turn."""
-    lines = [f"- {m.name} ({m.type}): {plain(_line(m))}" for m in known][:NEAREST]
+    lines = [f"- {m.name} ({m.type}): {escape_line(_format_summary(m))}" for m in known][
+        :MAX_NEAREST_MEMORIES
+    ]
     return instructions.strip().replace("{known}", "\n".join(lines) or "(none)")
 
 
-def drafts(reply: str) -> tuple[Draft, ...]:
+def parse_drafts(reply: str) -> tuple[MemoryDraft, ...]:
     """Parse the drafts in a model's reply; invalid items are skipped."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return ()
-    found = (_draft(raw) for raw in listed)
-    return tuple(draft for draft in found if draft is not None)[:MOST]
+    found = (_parse_draft(raw) for raw in listed)
+    return tuple(draft for draft in found if draft is not None)[:MAX_DRAFTS_PER_REPLY]
 
 
-def draft_name(text: str) -> str:
+def make_draft_name(text: str) -> str:
     """Make a memory name from the first words of a text."""
     words = re.findall(r"[a-z0-9]+", text.casefold())
     return "-".join(words[:6])[:60].strip("-") or "memory"
 
 
-def _draft(raw: msgspec.Raw) -> Draft | None:
+def _parse_draft(raw: msgspec.Raw) -> MemoryDraft | None:
     try:
-        draft = msgspec.json.decode(raw, type=Draft)
+        draft = msgspec.json.decode(raw, type=MemoryDraft)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return draft if draft.text.strip() and len(draft.text) <= LONGEST else None
+    return draft if draft.text.strip() and len(draft.text) <= MAX_DRAFT_CHARS else None
 
 
-def _line(memory: Memory) -> str:
-    return (memory.description or memory.body)[:WIDE]
+def _format_summary(memory: Memory) -> str:
+    return (memory.description or memory.body)[:MAX_LISTED_CHARS]

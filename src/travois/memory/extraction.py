@@ -14,11 +14,11 @@ from travois.core.content import extract_text
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent, ExtractionJob
-from travois.memory.port import GROWTH, Outcome, Turn
+from travois.memory.port import EXTRACTION_GROWTH_TOKENS, ExtractionOutcome, TurnEnding
 
-PATIENCE = 30.0
+EXTRACTION_WAIT_SECONDS = 30.0
 """Seconds for which a session that ends waits for extraction."""
-HINT = (
+WISH_HINT_PATTERN = (
     r"(?i)\b(?:remember|memori[sz]e|note|mind|forget|future|now on|forward|always|n?ever|prefer|"
     r"like|love|hate|don.?t|do not|stop|no|nope|wrong|actually|again|instead|when(?:ever)?|"
     r"time|want|usually|rather|not how|only|my|our|i.?m|i am|i'd|i (?:work|live|speak)|call me|"
@@ -29,7 +29,7 @@ HINT = (
 """A word without which no sentence is a wish, whatever else it says."""
 
 
-def gather(agent: Agent, *, after: Turn = "answer") -> None:
+def start_extraction(agent: Agent, *, after: TurnEnding = "answer") -> None:
     """Start extraction in the background if the conversation since the last one may be worth it."""
     if (
         agent.memory.memories is None
@@ -38,24 +38,27 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
     ):
         return
     busy = agent.turn.extraction is not None and not agent.turn.extraction.done.is_set()
-    if busy or agent.runtime.background is None or not _due(agent):
+    if busy or agent.runtime.background is None or not _may_be_due(agent):
         return
-    from travois.memory.weighing import due, extract  # many patterns to compile, rarely needed
+    from travois.memory.weighing import (  # many patterns to compile, rarely needed
+        extract_memories,
+        is_extraction_due,
+    )
 
-    if not due(agent.session.view, agent.session.extracted):
+    if not is_extraction_due(agent.session.view, agent.session.extracted):
         return
     look = agent.turn.extraction = ExtractionJob(anyio.Event())
 
-    async def work() -> None:
+    async def run_extraction() -> None:
         try:
-            look.told = (await extract(agent, after=after)).told
+            look.told = (await extract_memories(agent, after=after)).summary
         finally:
             look.done.set()
 
-    agent.runtime.background(work)
+    agent.runtime.background(run_extraction)
 
 
-async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
+async def wait_for_extraction(agent: Agent, *, patience: float = EXTRACTION_WAIT_SECONDS) -> str:
     """Wait a while for extraction to finish; return its summary, once."""
     look, told = agent.turn.extraction, ""
     if look is not None:
@@ -65,19 +68,19 @@ async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
     return told
 
 
-def told(noted: str) -> str:
+def render_extraction_note(noted: str) -> str:
     """Render the recorded outcome of an extraction for the user; empty if nothing changed."""
-    return msgspec.json.decode(noted, type=Outcome).told
+    return msgspec.json.decode(noted, type=ExtractionOutcome).summary
 
 
-def _due(agent: Agent) -> bool:
+def _may_be_due(agent: Agent) -> bool:
     """Decide cheaply whether anything said since the last extraction may be worth keeping."""
     fresh = [i.fact for i in agent.session.view.items if i.seq > agent.session.extracted]
     human = [f for f in fresh if isinstance(f, User) and f.origin == "human"]
-    hinted = any(re.search(HINT, extract_text(fact.content)) for fact in human)
+    hinted = any(re.search(WISH_HINT_PATTERN, extract_text(fact.content)) for fact in human)
     size = sum(
         estimate_tokens(extract_text(f.content))
         for f in fresh
         if isinstance(f, Assistant) or f in human
     )
-    return hinted or size >= GROWTH
+    return hinted or size >= EXTRACTION_GROWTH_TOKENS

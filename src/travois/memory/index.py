@@ -18,81 +18,86 @@ from zlib import crc32
 
 import msgspec
 
-from travois.memory.dreaming.rules import Memories, ruled, text
+from travois.memory.dreaming.rules import MemoriesByKey, join_memory_text, plan_rule_steps
 from travois.memory.memory import Memory
-from travois.memory.text import WIDTH, cut, slug
+from travois.memory.text import DESCRIPTION_WIDTH, cut_text, make_slug
 
-INDEX = "MEMORY.md"
-TOPICS = "topics"
-PINNED = "pinned"
-LINES = 200
-BYTES = 25_000
+INDEX_FILE = "MEMORY.md"
+TOPICS_FOLDER = "topics"
+PINNED_FOLDER = "pinned"
+MAX_PAGE_LINES = 200
+MAX_PAGE_BYTES = 25_000
 """Limits of one index page."""
-PAGE = 180
+MAX_TOPIC_MEMORIES = 180
 """Memories on one topic page, at most."""
-LEAST = 80
+MIN_TOPIC_MEMORIES = 80
 """Memories on a topic page before one of its names may end it."""
-OFTEN = 64
+TOPIC_END_ODDS = 64
 """One name in this many ends a topic page."""
-LINK = re.compile(
+INDEX_LINK = re.compile(
     r"[-*] \[[^\]]*\]\((?:topics/|pinned/)?[^()/\s]+\.md\).*|<{7}(?: .*)?|={7}|>{7}(?: .*)?"
 )
 """A line that leads to a memory, or that a merge left between two such lines."""
 
 
-def prose(pages: Mapping[str, str]) -> tuple[str, ...]:
+def extract_prose(pages: Mapping[str, str]) -> tuple[str, ...]:
     """Return the lines of an index that people wrote, which must be kept."""
     found: list[str] = []
-    for page in sorted(pages, key=lambda page: (page != INDEX, page)):
+    for page in sorted(pages, key=lambda page: (page != INDEX_FILE, page)):
         lines = [line.rstrip() for line in pages[page].split("\n")]
-        kept = [line for line in lines if not LINK.fullmatch(line)]
+        kept = [line for line in lines if not INDEX_LINK.fullmatch(line)]
         while kept and not kept[-1]:
             kept.pop()
         found += kept
     return tuple(found)
 
 
-def index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str]:
+def build_index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str]:
     """Build the pages of an index, by path: every memory is at most two links from `MEMORY.md`."""
     known = sorted(memories, key=lambda memory: (memory.type, memory.name, memory.pinned))
-    lines = [_line(memory) for memory in sorted(known, key=lambda one: (one.name, one.pinned))]
+    lines = [
+        _format_index_line(memory)
+        for memory in sorted(known, key=lambda one: (one.name, one.pinned))
+    ]
     whole = [*kept, *lines]
-    if fits(whole):
-        return {INDEX: _page(whole)} if whole else {}
+    if fits_page(whole):
+        return {INDEX_FILE: _join_lines(whole)} if whole else {}
     pages: dict[str, str] = {}
-    heads = [_topic(group, pages) for group in _groups(known)]
-    if not fits([*kept, *heads]):
-        heads = [*_aside(kept, pages), *heads]
+    heads = [_add_topic_page(group, pages) for group in _group_neighbours(known)]
+    if not fits_page([*kept, *heads]):
+        heads = [*_add_notes_pages(kept, pages), *heads]
         kept = ()
-    return {INDEX: _page([*kept, *heads]), **pages}
+    return {INDEX_FILE: _join_lines([*kept, *heads]), **pages}
 
 
-def _line(memory: Memory) -> str:
-    place = f"{PINNED}/" if memory.pinned else ""
-    start = f"- [{_label(memory.name)}]({place}{quote(memory.name)}.md)"
-    room = WIDTH - len(start) - 2
-    return f"{start}: {cut(memory.description, room)}" if room > 1 else start
+def _format_index_line(memory: Memory) -> str:
+    place = f"{PINNED_FOLDER}/" if memory.pinned else ""
+    start = f"- [{_escape_label(memory.name)}]({place}{quote(memory.name)}.md)"
+    room = DESCRIPTION_WIDTH - len(start) - 2
+    return f"{start}: {cut_text(memory.description, room)}" if room > 1 else start
 
 
-def _label(name: str) -> str:
+def _escape_label(name: str) -> str:
     return re.sub(r"[\[\]\s]+", " ", name)
 
 
-def _topic(group: Sequence[Memory], pages: dict[str, str]) -> str:
+def _add_topic_page(group: Sequence[Memory], pages: dict[str, str]) -> str:
     """Add the page of a group; return the line that links to it."""
     first, last = group[0], group[-1]
-    stem = slug(f"{first.type}-{first.name}")[:40].rstrip("-")
-    path = f"{TOPICS}/{stem}.md"
+    stem = make_slug(f"{first.type}-{first.name}")[:40].rstrip("-")
+    path = f"{TOPICS_FOLDER}/{stem}.md"
     while path in pages:
         path = f"{path.removesuffix('.md')}-.md"
-    pages[path] = _page([_line(memory) for memory in group])
-    start = f"- [{first.type}: {cut(_label(first.name), 24)} to {cut(_label(last.name), 24)}]"
-    words = Counter(word for one in group for word in set(slug(one.name).split("-")))
+    pages[path] = _join_lines([_format_index_line(memory) for memory in group])
+    start = f"- [{first.type}: {cut_text(_escape_label(first.name), 24)} to {cut_text(_escape_label(last.name), 24)}]"  # noqa: E501
+    words = Counter(word for one in group for word in set(make_slug(one.name).split("-")))
     often = sorted(words, key=lambda word: (-words[word], word))
-    return cut(f"{start}({path}): {len(group)} memories: {', '.join(often[:12])}", WIDTH)
+    return cut_text(
+        f"{start}({path}): {len(group)} memories: {', '.join(often[:12])}", DESCRIPTION_WIDTH
+    )
 
 
-def _groups(known: Sequence[Memory]) -> Iterator[list[Memory]]:
+def _group_neighbours(known: Sequence[Memory]) -> Iterator[list[Memory]]:
     """Group neighbours by type and name.
 
     A group ends at fixed names, not at fixed positions, so that one more memory changes only one
@@ -100,9 +105,9 @@ def _groups(known: Sequence[Memory]) -> Iterator[list[Memory]]:
     """
     group, size = list[Memory](), 0
     for memory in known:
-        more = len(_line(memory).encode()) + 1
-        full = len(group) >= PAGE or size + more > BYTES
-        if group and (full or memory.type != group[-1].type or _ends(group)):
+        more = len(_format_index_line(memory).encode()) + 1
+        full = len(group) >= MAX_TOPIC_MEMORIES or size + more > MAX_PAGE_BYTES
+        if group and (full or memory.type != group[-1].type or _ends_group(group)):
             yield group
             group, size = [], 0
         group.append(memory)
@@ -111,84 +116,100 @@ def _groups(known: Sequence[Memory]) -> Iterator[list[Memory]]:
         yield group
 
 
-def _ends(group: Sequence[Memory]) -> bool:
-    return len(group) >= LEAST and crc32(group[-1].name.encode(errors="replace")) % OFTEN == 0
+def _ends_group(group: Sequence[Memory]) -> bool:
+    return (
+        len(group) >= MIN_TOPIC_MEMORIES
+        and crc32(group[-1].name.encode(errors="replace")) % TOPIC_END_ODDS == 0
+    )
 
 
-def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
+def _add_notes_pages(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
     """Move the lines that people wrote to pages of their own; yield the links to them."""
     lines = [part.rstrip() for line in kept for part in re.findall(".{1,6000}", line) or [""]]
     page: list[str] = []
     for line in (*lines, None):
-        if line is None or not fits([*page, line]):
-            path = f"{TOPICS}/notes-{sum('/notes-' in each for each in pages) + 1:03}.md"
-            pages[path] = _page(page)
+        if line is None or not fits_page([*page, line]):
+            path = f"{TOPICS_FOLDER}/notes-{sum('/notes-' in each for each in pages) + 1:03}.md"
+            pages[path] = _join_lines(page)
             yield f"- [notes]({path}): lines that people wrote here"
             page = []
         if line is not None:
             page.append(line)
 
 
-def fits(lines: Sequence[str]) -> bool:
+def fits_page(lines: Sequence[str]) -> bool:
     """Return whether these lines fit on one page."""
-    return len(lines) <= LINES and len(_page(lines).encode(errors="replace")) <= BYTES
+    return (
+        len(lines) <= MAX_PAGE_LINES
+        and len(_join_lines(lines).encode(errors="replace")) <= MAX_PAGE_BYTES
+    )
 
 
-def _page(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
 # What is wrong with memories, as far as rules can tell, and the command that mends each of it.
 
 
-UNUSED = 90 * 86400.0
+UNUSED_SECONDS = 90 * 86400.0
 """Seconds without a recall after which a memory counts as unused."""
-Kind = Literal["file", "secret", "stale", "conflict", "unused"]
+FindingKind = Literal["file", "secret", "stale", "conflict", "unused"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class MemoryFinding(msgspec.Struct, frozen=True):
     """A problem with a memory, and the command that fixes it."""
 
-    kind: Kind
+    kind: FindingKind
     name: str
     what: str
     fix: str
 
 
-def leaks(known: Memories, leak: Callable[[str], str]) -> Iterator[Finding]:
+def find_leaked_secrets(
+    known: MemoriesByKey, leak: Callable[[str], str]
+) -> Iterator[MemoryFinding]:
     """Yield the memories that contain a secret; `leak` returns the kind of secret in a text."""
     for key, one in known.items():
-        said = "\n".join((text(one), *(evidence.words for evidence in one.evidence)))
+        said = "\n".join((join_memory_text(one), *(evidence.words for evidence in one.evidence)))
         if kind := leak(said):
-            yield Finding(
-                "secret", one.name, f"{key} seems to contain a secret ({kind})", drop(one)
+            yield MemoryFinding(
+                "secret",
+                one.name,
+                f"{key} seems to contain a secret ({kind})",
+                format_forget_command(one),
             )
 
 
-def moved(known: Memories, changed: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def find_stale_memories(
+    known: MemoriesByKey, changed: Mapping[str, tuple[str, ...]]
+) -> Iterator[MemoryFinding]:
     """Yield the memories whose files have changed; `changed` has those files by memory key."""
     for key, paths in changed.items():
-        fix = f"travois memory edit {known[key].name}   or   {drop(known[key])}"
+        fix = f"travois memory edit {known[key].name}   or   {format_forget_command(known[key])}"
         what = f"{key} refers to {', '.join(paths)}, changed since"
-        yield Finding("stale", known[key].name, what, fix)
+        yield MemoryFinding("stale", known[key].name, what, fix)
 
 
-def conflicts(known: Memories) -> Iterator[Finding]:
+def find_conflicts(known: MemoriesByKey) -> Iterator[MemoryFinding]:
     """Yield duplicates and contradictions, as a consolidation would settle them."""
-    for step in ruled(known):
+    for step in plan_rule_steps(known):
         yield from (
-            Finding("conflict", known[key].name, step.why, drop(known[key])) for key in step.drop
+            MemoryFinding("conflict", known[key].name, step.why, format_forget_command(known[key]))
+            for key in step.drop
         )
 
 
-def unused(known: Memories, never: Collection[str], *, now: float) -> Iterator[Finding]:
+def find_unused(
+    known: MemoriesByKey, never: Collection[str], *, now: float
+) -> Iterator[MemoryFinding]:
     """Yield the memories that were never recalled for a long time."""
     for key, one in known.items():
-        if key in never and not one.pinned and 0 < one.modified < now - UNUSED:
+        if key in never and not one.pinned and 0 < one.modified < now - UNUSED_SECONDS:
             what = f"{key} was not used in {int((now - one.modified) // 86400)} days"
-            yield Finding("unused", one.name, what, drop(one))
+            yield MemoryFinding("unused", one.name, what, format_forget_command(one))
 
 
-def drop(memory: Memory) -> str:
+def format_forget_command(memory: Memory) -> str:
     """Return the command that forgets a memory."""
     return f"travois memory forget {memory.name} --scope {memory.scope}"

@@ -11,13 +11,13 @@ from typing import Literal
 
 import msgspec
 
-Type = Literal["user", "feedback", "project", "reference"]
+MemoryType = Literal["user", "feedback", "project", "reference"]
 """Facts about the user, their working preferences, project facts, pointers to other places."""
-Author = Literal["user", "model", "tool"]
+MemoryAuthor = Literal["user", "model", "tool"]
 """The source of a memory: the user's words, the model's, or those of a tool or a page."""
-Scope = Literal["project", "user", "team"]
+MemoryScope = Literal["project", "user", "team"]
 """Whom it is for: this project, this person everywhere, or all who share the project."""
-Consent = Literal["off", "ask", "auto"]
+MemoryConsent = Literal["off", "ask", "auto"]
 """The outcome of a proposal: dropped, put into the inbox, applied."""
 
 
@@ -27,12 +27,12 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str
     seq: int
     """The entry of the session's log."""
-    who: Author
+    who: MemoryAuthor
     words: str
     at: float = 0.0
 
 
-class Anchor(msgspec.Struct, frozen=True):
+class FileAnchor(msgspec.Struct, frozen=True):
     """A file that a memory refers to, as it was when the memory was last verified."""
 
     path: str
@@ -47,43 +47,43 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lower-case words joined by dashes; unique in its folder."""
     description: str
     """Its line in the index; at most 150 characters."""
-    type: Type
+    type: MemoryType
     body: str = ""
-    author: Author = "user"
+    author: MemoryAuthor = "user"
     created: float = 0.0
     modified: float = 0.0
     verified: float = 0.0
     """The last time when it was known to be true."""
     evidence: tuple[Evidence, ...] = ()
-    anchors: tuple[Anchor, ...] = ()
-    scope: Scope = "project"
+    anchors: tuple[FileAnchor, ...] = ()
+    scope: MemoryScope = "project"
     """Told by its folder, not by its file."""
     pinned: bool = False
     """Lies in `pinned/`: agents may not change it."""
 
 
-class Put(msgspec.Struct, frozen=True, tag="put"):
+class PutMemory(msgspec.Struct, frozen=True, tag="put"):
     """A change that stores a memory, in place of one with its name and scope."""
 
     memory: Memory
 
 
-class Drop(msgspec.Struct, frozen=True, tag="drop"):
+class DropMemory(msgspec.Struct, frozen=True, tag="drop"):
     """A change that deletes a memory."""
 
     name: str
-    scope: Scope = "project"
+    scope: MemoryScope = "project"
     why: str = ""
 
 
-Change = Put | Drop
+MemoryChange = PutMemory | DropMemory
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class MemoryProposal(msgspec.Struct, frozen=True):
     """A change in the inbox that waits for the user's approval."""
 
     id: str
-    change: Change
+    change: MemoryChange
     why: str
     """The reason why the change was not simply applied."""
     at: float = 0.0

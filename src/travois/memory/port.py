@@ -7,18 +7,18 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from travois.memory.drafts import Draft
-from travois.memory.memory import Anchor, Change, Consent, Memory, Scope
+from travois.memory.drafts import MemoryDraft
+from travois.memory.memory import FileAnchor, Memory, MemoryChange, MemoryConsent, MemoryScope
 
-Turn = Literal["answer", "failure"]
+TurnEnding = Literal["answer", "failure"]
 """The end of the examined turn: after a failure no model is asked."""
-GROWTH = 8_000
+EXTRACTION_GROWTH_TOKENS = 8_000
 """Tokens that the user and the model must have said before an unrequested extraction."""
-MOVED = "it changed in the meantime"
+CHANGED_MEANWHILE = "it changed in the meantime"
 """The reason why a change based on an older state of a memory is refused."""
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedChanges(msgspec.Struct, frozen=True):
     """The outcome of changes that were applied together, or not at all."""
 
     id: str
@@ -29,7 +29,7 @@ class Applied(msgspec.Struct, frozen=True):
     """Changes that were not made, each with its reason."""
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExtractionOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome of memory drafts, for the user."""
 
     id: str = ""
@@ -41,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """Requests to remember that were not kept, with the reason and a way to keep them."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a summary for the user; empty if there is nothing to say."""
         undo = f"undo: travois memory undo {self.id}"
         waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
@@ -50,10 +50,10 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n".join((*lines, *self.unkept))
 
 
-class Recording(Protocol):
+class MemoryRecorder(Protocol):
     """The interface through which a tool remembers and forgets."""
 
-    async def remember(self, draft: Draft) -> str:
+    async def remember(self, draft: MemoryDraft) -> str:
         """Keep what the user asked for; return a message about the outcome."""
         ...
 
@@ -62,14 +62,14 @@ class Recording(Protocol):
         ...
 
 
-class Memories(Protocol):
+class MemoryStore(Protocol):
     """The memories of this project, this user and this team. Safe between processes."""
 
-    def all(self) -> tuple[Memory, ...]:
+    def read_all(self) -> tuple[Memory, ...]:
         """Return every readable memory."""
         ...
 
-    def consent(self, scope: Scope) -> Consent:
+    def consent(self, scope: MemoryScope) -> MemoryConsent:
         """Return what happens to a proposal in this scope."""
         ...
 
@@ -79,12 +79,12 @@ class Memories(Protocol):
 
     def apply(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[MemoryChange],
         *,
         why: str,
         session: str = "",
         based: Sequence[Memory] | None = None,
-    ) -> Applied:
+    ) -> AppliedChanges:
         """Apply changes in one recorded step; pinned memories and secrets are refused.
 
         Changes that are `based` on memories are made only if these are still the same, and then
@@ -92,7 +92,7 @@ class Memories(Protocol):
         """
         ...
 
-    def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
+    def propose(self, changes: Sequence[MemoryChange], *, why: str) -> tuple[str, ...]:
         """Add changes to the inbox; return the ids of the proposals."""
         ...
 
@@ -100,11 +100,11 @@ class Memories(Protocol):
         """Return the index for the start of a session: `MEMORY.md` of all folders, shortened."""
         ...
 
-    def stale(self, memory: Memory) -> tuple[str, ...]:
+    def find_stale_files(self, memory: Memory) -> tuple[str, ...]:
         """Return the files that a memory refers to and that have changed."""
         ...
 
-    def anchor(self, path: str) -> Anchor | None:
+    def anchor(self, path: str) -> FileAnchor | None:
         """Return a project file as it is now; None if it cannot be read."""
         ...
 
@@ -112,6 +112,6 @@ class Memories(Protocol):
         """Renew a memory whose files changed if everything that it names is still in them."""
         ...
 
-    def used(self, names: Iterable[str]) -> None:
+    def count_recalls(self, names: Iterable[str]) -> None:
         """Count a recall for each of these memories."""
         ...

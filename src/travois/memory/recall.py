@@ -20,24 +20,31 @@ from travois.core.view import View, project_view
 from travois.engine.agent import Agent, SmallModel
 from travois.engine.fork import ask_quietly
 from travois.memory.memory import Memory
-from travois.memory.port import Memories
-from travois.memory.recall_text import mark, names, opening, render, untold, useful
+from travois.memory.port import MemoryStore
+from travois.memory.recall_text import (
+    digest_memory,
+    filter_unshown,
+    filter_useful,
+    find_shown_names,
+    render_memory_index,
+    render_recalled,
+)
 from travois.ports.world import UserWarned
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
-CHOOSE = Path(__file__).parent / "prompts" / "choose.md"
-CANDIDATES = 20
-MOST = 5
-PATIENCE = 2.0
+RECALL_PROMPT_FILE = Path(__file__).parent / "prompts" / "choose.md"
+MAX_RECALL_CANDIDATES = 20
+MAX_RECALLED_MEMORIES = 5
+RECALL_CHOICE_SECONDS = 2.0
 """Seconds for the small model's choice; after that the search order counts."""
-LONGEST = 4_000
+MAX_QUERY_CHARS = 4_000
 """Characters of a prompt that are used for the search."""
-LINE = 200
+MAX_CANDIDATE_CHARS = 200
 
 
-async def recollect(agent: Agent, said: User) -> None:
+async def recall_for_prompt(agent: Agent, said: User) -> None:
     """Show the model the memories that fit the user's prompt, each once."""
-    text = extract_text(said.content)[:LONGEST] if said.origin == "human" else ""
+    text = extract_text(said.content)[:MAX_QUERY_CHARS] if said.origin == "human" else ""
     if (
         agent.memory.memories is None
         or agent.team.birth
@@ -46,7 +53,7 @@ async def recollect(agent: Agent, said: User) -> None:
     ):
         return
     try:
-        note = await _note(agent, agent.memory.memories, text)
+        note = await _build_recall_note(agent, agent.memory.memories, text)
     except (OSError, UserError) as error:
         agent.session.emit(UserWarned(f"Memory recall failed: {error}"))
         return
@@ -54,29 +61,33 @@ async def recollect(agent: Agent, said: User) -> None:
         agent.session.append(User((Text(note),), origin="note"))
 
 
-async def _note(agent: Agent, memories: Memories, text: str) -> str:
+async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> str:
     """Search memories for a prompt and render the ones to show; empty if none fit."""
-    search = partial(memories.search, text, limit=CANDIDATES)
+    search = partial(memories.search, text, limit=MAX_RECALL_CANDIDATES)
     found = await anyio.to_thread.run_sync(search)
     items = agent.session.view.items
-    fresh = useful(untold(found, items), items)
-    chosen = await _chosen(agent, text, fresh) if len(fresh) > MOST else fresh
+    fresh = filter_useful(filter_unshown(found, items), items)
+    chosen = (
+        await _pick_with_small_model(agent, text, fresh)
+        if len(fresh) > MAX_RECALLED_MEMORIES
+        else fresh
+    )
     if not chosen:
         return ""
-    note = render(*await anyio.to_thread.run_sync(_checked, memories, chosen))
-    await anyio.to_thread.run_sync(memories.used, names(note))
+    note = render_recalled(*await anyio.to_thread.run_sync(_reverify_memories, memories, chosen))
+    await anyio.to_thread.run_sync(memories.count_recalls, find_shown_names(note))
     return note
 
 
-def _checked(
-    memories: Memories, chosen: Iterable[Memory]
+def _reverify_memories(
+    memories: MemoryStore, chosen: Iterable[Memory]
 ) -> tuple[list[Memory], dict[str, tuple[str, ...]]]:
     """Renew memories whose files still support them; return the changed files of the others."""
     checked = [memories.reverify(memory) or memory for memory in chosen]
-    return checked, {mark(memory): memories.stale(memory) for memory in checked}
+    return checked, {digest_memory(memory): memories.find_stale_files(memory) for memory in checked}
 
 
-async def remembered(agent: Agent) -> str:
+async def memory_index_note(agent: Agent) -> str:
     """Return the note about the memory index, or about its changes; empty if none is due."""
     if agent.memory.memories is None or agent.team.birth or not agent.memory.recall:
         return ""
@@ -85,33 +96,43 @@ async def remembered(agent: Agent) -> str:
     except (OSError, UserError) as error:
         agent.session.emit(UserWarned(f"Memory could not be read: {error}"))
         return ""
-    return opening(index, agent.session.view.items)
+    return render_memory_index(index, agent.session.view.items)
 
 
-async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[Memory, ...]:
+async def _pick_with_small_model(
+    agent: Agent, text: str, fresh: tuple[Memory, ...]
+) -> tuple[Memory, ...]:
     """Let a small model choose; without an answer in time, take the best search results."""
     small, reply = agent.models.small(), None
     if small is not None:
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(RECALL_CHOICE_SECONDS):
             asked = msgspec.structs.replace(agent, model=small.model)
-            reply = await ask_quietly(asked, _question(agent, small, text, fresh), what="recall")
-    numbers = _numbers(extract_text(reply.content)) if reply else None
+            reply = await ask_quietly(
+                asked, _build_recall_question(agent, small, text, fresh), what="recall"
+            )
+    numbers = _parse_numbers(extract_text(reply.content)) if reply else None
     if numbers is None:
-        return fresh[:MOST]
+        return fresh[:MAX_RECALLED_MEMORIES]
     picked = dict.fromkeys(number for number in numbers if 1 <= number <= len(fresh))
-    return tuple(fresh[number - 1] for number in picked)[:MOST]
+    return tuple(fresh[number - 1] for number in picked)[:MAX_RECALLED_MEMORIES]
 
 
-def _question(agent: Agent, small: SmallModel, text: str, fresh: tuple[Memory, ...]) -> View:
+def _build_recall_question(
+    agent: Agent, small: SmallModel, text: str, fresh: tuple[Memory, ...]
+) -> View:
     """Build the request in which a small model chooses among memories."""
-    lines = (f"{n}. {plain(m.description[:LINE])}" for n, m in enumerate(fresh, 1))
-    asked = "\n".join((f"<message>\n{plain(text)}\n</message>", "<notes>", *lines, "</notes>"))
-    head = Epoch(small.card, CHOOSE.read_text("utf-8").strip())
+    lines = (
+        f"{n}. {escape_line(m.description[:MAX_CANDIDATE_CHARS])}" for n, m in enumerate(fresh, 1)
+    )
+    asked = "\n".join(
+        (f"<message>\n{escape_line(text)}\n</message>", "<notes>", *lines, "</notes>")
+    )
+    head = Epoch(small.card, RECALL_PROMPT_FILE.read_text("utf-8").strip())
     at = agent.runtime.clock()
     return project_view([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
 
 
-def _numbers(reply: str) -> list[int] | None:
+def _parse_numbers(reply: str) -> list[int] | None:
     """Parse the numbers that a reply chose; None if it is not a valid answer."""
     start, end = reply.find("["), reply.rfind("]")
     try:

@@ -14,29 +14,34 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
-from travois.memory.drafts import Draft
-from travois.memory.memory import Author, Drop, Memory, Put, Scope
-from travois.memory.similarity import content, denies, likeness, same
+from travois.memory.drafts import MemoryDraft
+from travois.memory.memory import DropMemory, Memory, MemoryAuthor, MemoryScope, PutMemory
+from travois.memory.similarity import (
+    contains_denial,
+    content_words,
+    have_same_meaning,
+    measure_likeness,
+)
 
 # Whom a wish is for, as its words say: this project, or the person in all of theirs.
 
 
-SINGLE = r"(?:project|repo(?:sitory)?|code ?base|work ?space|monorepo|solution|checkout)"
-PLURAL = r"(?:projects|repos(?:itories)?|repositories|code ?bases|work ?spaces|checkouts)"
-OWNED = (
+PROJECT_NOUN = r"(?:project|repo(?:sitory)?|code ?base|work ?space|monorepo|solution|checkout)"
+PROJECTS_NOUN = r"(?:projects|repos(?:itories)?|repositories|code ?bases|work ?spaces|checkouts)"
+OWNER_WORDS = (
     r"(?:of |my |mine |our |the |these |other |own |future |new |single |personal |existing |"
     r"different |various |side )"
 )
-BOUND = (
-    rf"(?! (?:in|of|inside|within|under) (?:this|the|our) (?:\w+ )?{SINGLE})"
+NOT_WITHIN_PROJECT = (
+    rf"(?! (?:in|of|inside|within|under) (?:this|the|our) (?:\w+ )?{PROJECT_NOUN})"
     r"(?! (?:file|folder|root|name|director|member|manager|setting|version|lead|plan)\w*)"
 )
 """All projects of one repository are still one place, and a project's files are none."""
-EVERYWHERE = re.compile(
-    rf"(?i)\b(?:all|every|each|any|whichever|whatever) {OWNED}{{0,4}}(?:{SINGLE}|{PLURAL})\b{BOUND}"
-    rf"|\bacross (?:all )?{OWNED}{{0,3}}{PLURAL}\b{BOUND}|\bmy {OWNED}{{0,2}}{PLURAL}\b"
+ALL_PROJECTS = re.compile(
+    rf"(?i)\b(?:all|every|each|any|whichever|whatever) {OWNER_WORDS}{{0,4}}(?:{PROJECT_NOUN}|{PROJECTS_NOUN})\b{NOT_WITHIN_PROJECT}"  # noqa: E501
+    rf"|\bacross (?:all )?{OWNER_WORDS}{{0,3}}{PROJECTS_NOUN}\b{NOT_WITHIN_PROJECT}|\bmy {OWNER_WORDS}{{0,2}}{PROJECTS_NOUN}\b"  # noqa: E501
     r"|\b(?:no matter|regardless of|independent(?:ly)? of|irrespective of|never mind|"
-    rf"does(?:n['’]?t| not) matter)\b[^.,;]{{0,20}}\b(?:{SINGLE}|{PLURAL}|folder|where i)\b"
+    rf"does(?:n['’]?t| not) matter)\b[^.,;]{{0,20}}\b(?:{PROJECT_NOUN}|{PROJECTS_NOUN}|folder|where i)\b"  # noqa: E501
     r"|\b(?:wherever|everywhere|anywhere|in everything|on everything|in anything|whatever) "
     r"(?:that )?i(?:['’]m|['’]ll)?\b"
     r"|\b(?:cross|multi)-project\b|\bproject-(?:independent|agnostic)(?:ly)?\b"
@@ -51,152 +56,172 @@ EVERYWHERE = re.compile(
     r"(?:projets?|dépôts?|repos?)\b|\bpartout\b(?! dans )"
 )
 """The words of somebody who speaks of all their projects."""
-MINE = re.compile(r"(?i)\b(?:everywhere|globally)\b\W*$")
+EVERYWHERE_ENDING = re.compile(r"(?i)\b(?:everywhere|globally)\b\W*$")
 """Valid only in the first person: `use UTC everywhere` is about places in the code."""
-MYSELF = re.compile(r"(?i)\b(?:i|i['’]\w+|me|my|myself|mine)\b")
-TOGETHER = re.compile(r"(?i)\b(?:we|we['’]\w+|our|us|this|here)\b")
-HERE = re.compile(
-    rf"(?i)\b(?:this|the current|our|just the one|this very) (?:\w+ )?{SINGLE}\b"
+FIRST_PERSON_SINGULAR = re.compile(r"(?i)\b(?:i|i['’]\w+|me|my|myself|mine)\b")
+FIRST_PERSON_PLURAL = re.compile(r"(?i)\b(?:we|we['’]\w+|our|us|this|here)\b")
+THIS_PROJECT = re.compile(
+    rf"(?i)\b(?:this|the current|our|just the one|this very) (?:\w+ )?{PROJECT_NOUN}\b"
     r"|\b(?:just|only|but|in|around|over) here\b|^\W*here,|\bhere(?:\W*$|[,;])"
     r"|\b(?:for|in|just|only) this one\b"
-    rf"|\b(?:in|of|inside|within) the (?:\w+ )?{SINGLE}\b"
+    rf"|\b(?:in|of|inside|within) the (?:\w+ )?{PROJECT_NOUN}\b"
     r"|\b(?:in|für) (?:diesem?|dieses|das|unserem?) (?:projekt|repo)\b|\bnur hier\b|\bhier\W*$"
     r"|\b(?:en|para) (?:este|nuestro) (?:proyecto|repo\w*)\b|\bsolo aquí\b|\baquí\W*$"
     r"|\b(?:dans|pour) (?:ce|notre) (?:projet|dépôt|repo)\b|\bici\W*$"
 )
 """The words of somebody who speaks of the place at hand."""
-NOT_ONLY = re.compile(
+NOT_ONLY_HERE = re.compile(
     r"(?i)\b(?:not (?:just|only|limited to|specific to)|nicht nur|no (?:solo|sólo)|pas seulement|"
-    rf"beyond|more than)\b[^.;]{{0,12}}(?:\bhere\b|\bhier\b|\baquí\b|\bici\b|\bthis\b|{SINGLE}|"
+    rf"beyond|more than)\b[^.;]{{0,12}}(?:\bhere\b|\bhier\b|\baquí\b|\bici\b|\bthis\b|{PROJECT_NOUN}|"  # noqa: E501
     r"projekt|proyecto|projet)"
 )
-NOT_ALL = re.compile(
+NOT_ALL_PROJECTS = re.compile(
     r"(?i)\bnot (?:in |for |a |across |on )?(?:all|every|any|other|my|everywhere|globally|global|"
     r"anywhere|necessarily)\b|\bnicht (?:in |für )?(?:alle|überall|jede)"
 )
-ONWARD = re.compile(
+CONTINUATION_START = re.compile(
     r"(?i)^\W*(?:and |also,? |oh,? |btw,? )*(?:that|this|it|these|those|the same|same|both|das|"
     r"eso|esto|ça|cela)\b"
 )
 """The beginning of a sentence that continues the one before it."""
 
-ITEM = re.compile(r"\s*(?:[-*+•]|\d+[.)])(?:\s|$)")
+LIST_ITEM_START = re.compile(r"\s*(?:[-*+•]|\d+[.)])(?:\s|$)")
 
 
-def without_scope(text: str) -> str:
+def strip_scope_words(text: str) -> str:
     """Return a wish without the words that name its scope."""
-    return HERE.sub(" ", EVERYWHERE.sub(" ", text))
+    return THIS_PROJECT.sub(" ", ALL_PROJECTS.sub(" ", text))
 
 
-def said_scope(text: str) -> Scope | None:
+def parse_scope_words(text: str) -> MemoryScope | None:
     """Return the scope that these words name; None if they name none."""
     flat = " ".join(text.split())
-    if NOT_ONLY.search(flat):
+    if NOT_ONLY_HERE.search(flat):
         return "user"
-    if NOT_ALL.search(flat) and HERE.search(flat):
+    if NOT_ALL_PROJECTS.search(flat) and THIS_PROJECT.search(flat):
         return "project"
-    if EVERYWHERE.search(flat) and not NOT_ALL.search(flat):
+    if ALL_PROJECTS.search(flat) and not NOT_ALL_PROJECTS.search(flat):
         return "user"
-    if HERE.search(flat):
+    if THIS_PROJECT.search(flat):
         return "project"
-    alone = MINE.search(flat) and MYSELF.search(flat) and not TOGETHER.search(flat)
+    alone = (
+        EVERYWHERE_ENDING.search(flat)
+        and FIRST_PERSON_SINGULAR.search(flat)
+        and not FIRST_PERSON_PLURAL.search(flat)
+    )
     return "user" if alone else None
 
 
-def scope_of(words: str, sentence: str, *, message: str = "", after: str = "") -> Scope | None:
+def find_wish_scope(
+    words: str, sentence: str, *, message: str = "", after: str = ""
+) -> MemoryScope | None:
     """Return the scope of a wish: its own words count first, then the text around them.
 
     A line that ends in a colon speaks for the list below it; a sentence that goes on about the
     wish (`that goes for all my projects`) speaks for it, too.
     """
     onward = re.split(r"(?<=[.!?])\s|\n", after.strip(), maxsplit=1)[0]
-    for text in (words, sentence, onward if ONWARD.match(onward) else "", _heading(words, message)):
-        if found := said_scope(text):
+    for text in (
+        words,
+        sentence,
+        onward if CONTINUATION_START.match(onward) else "",
+        _find_list_heading(words, message),
+    ):
+        if found := parse_scope_words(text):
             return found
     return None
 
 
-def _heading(words: str, message: str) -> str:
+def _find_list_heading(words: str, message: str) -> str:
     """Return the line above a list that contains these words, if it ends in a colon."""
     if words not in message:
         return ""
     *lines, own = message.partition(words)[0].split("\n")
-    if not ITEM.match(own):
+    if not LIST_ITEM_START.match(own):
         return ""
-    above = (line for line in reversed(lines) if line.strip() and not ITEM.match(line))
+    above = (line for line in reversed(lines) if line.strip() and not LIST_ITEM_START.match(line))
     heading = next(above, "")
     return heading if heading.rstrip().endswith(":") else ""
 
 
-TOPIC = 0.3
+MIN_TOPIC_LIKENESS = 0.3
 """Least likeness to an older memory that a change of mind replaces."""
-OPPOSED = 0.5
+MIN_CONTRARY_LIKENESS = 0.5
 """Least likeness to an older memory that a contrary statement replaces."""
-WIDER = "it applies to all projects"
-KEPT = 5
+WIDENED_REASON = "it applies to all projects"
+MAX_KEPT_EVIDENCE = 5
 """Evidence kept for one memory, at most: the first and the latest."""
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accept(msgspec.Struct, frozen=True):
     """A draft that may be kept; `drop` is what it replaces in another scope."""
 
-    change: Put
-    drop: Drop | None = None
+    change: PutMemory
+    drop: DropMemory | None = None
 
 
-class Held(msgspec.Struct, frozen=True):
+class NeedsReview(msgspec.Struct, frozen=True):
     """A draft that only the user can decide on."""
 
-    change: Put
+    change: PutMemory
     why: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Reject(msgspec.Struct, frozen=True):
     """A rejected draft. The reason repeats nothing of its content."""
 
     why: str
 
 
-Weighed = Accepted | Held | Refused
+DraftVerdict = Accept | NeedsReview | Reject
 
 
-def settle(
-    draft: Draft, memory: Memory, known: Sequence[Memory], *, sentence: str, told: Scope | None
-) -> Weighed:
+def settle_draft(
+    draft: MemoryDraft,
+    memory: Memory,
+    known: Sequence[Memory],
+    *,
+    sentence: str,
+    told: MemoryScope | None,
+) -> DraftVerdict:
     """Compare a draft with the known memories: new, a repetition, or a contradiction.
 
     `told` is the scope that the user named, if any.
     """
     by_user = memory.author == "user"
-    opposed = [old for old in known if _opposes(draft, old, sentence)]
-    alike = [old for old in known if old not in opposed and _same(memory, old)]
+    opposed = [old for old in known if _contradicts_old(draft, old, sentence)]
+    alike = [old for old in known if old not in opposed and _wishes_same(memory, old)]
     if alike:
-        merged = _merged(alike[0], memory) if by_user else Refused("it is already known")
-        return _widened(merged, alike[0]) if told == "user" else merged
+        merged = _merge_evidence(alike[0], memory) if by_user else Reject("it is already known")
+        return _widen_scope(merged, alike[0]) if told == "user" else merged
     if not opposed:
-        return Accepted(Put(memory))
-    old = max(opposed, key=lambda one: likeness(draft.text, one.body or one.description))
+        return Accept(PutMemory(memory))
+    old = max(opposed, key=lambda one: measure_likeness(draft.text, one.body or one.description))
     if by_user and told not in (None, old.scope) and not old.pinned:
         # An exception for one project leaves the rule for the others as it is.
         wider = told == "user" and old.scope == "project"
-        return Accepted(Put(memory), Drop(old.name, old.scope, WIDER) if wider else None)
+        return Accept(
+            PutMemory(memory), DropMemory(old.name, old.scope, WIDENED_REASON) if wider else None
+        )
     put = replace(
         memory, name=old.name, scope=old.scope, type=old.type, created=old.created or memory.created
     )
     if old.pinned or not by_user:
-        return Held(Put(put), f"it contradicts {old.name}" + (", which is pinned" * old.pinned))
-    return Accepted(Put(put))
+        return NeedsReview(
+            PutMemory(put), f"it contradicts {old.name}" + (", which is pinned" * old.pinned)
+        )
+    return Accept(PutMemory(put))
 
 
-def _merged(old: Memory, memory: Memory) -> Weighed:
+def _merge_evidence(old: Memory, memory: Memory) -> DraftVerdict:
     """Add the draft's evidence to a memory that says the same."""
     if old.pinned:
-        return Refused("a pinned memory already says it")
+        return Reject("a pinned memory already says it")
     held = tuple(one for one in old.evidence if one not in memory.evidence)
-    evidence = (*held[:1], *(*held[1:], *memory.evidence)[-(KEPT - 1) :])
-    author: Author = "user"
-    return Accepted(
-        Put(
+    evidence = (*held[:1], *(*held[1:], *memory.evidence)[-(MAX_KEPT_EVIDENCE - 1) :])
+    author: MemoryAuthor = "user"
+    return Accept(
+        PutMemory(
             replace(
                 old,
                 evidence=evidence,
@@ -208,27 +233,33 @@ def _merged(old: Memory, memory: Memory) -> Weighed:
     )
 
 
-def _widened(merged: Weighed, old: Memory) -> Weighed:
+def _widen_scope(merged: DraftVerdict, old: Memory) -> DraftVerdict:
     """Move a project memory to the user scope, if the user said so."""
-    if not isinstance(merged, Accepted) or old.scope != "project":
+    if not isinstance(merged, Accept) or old.scope != "project":
         return merged
     memory = replace(merged.change.memory, scope="user")
-    return Accepted(Put(memory), Drop(old.name, old.scope, WIDER))
+    return Accept(PutMemory(memory), DropMemory(old.name, old.scope, WIDENED_REASON))
 
 
-def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
+def _contradicts_old(draft: MemoryDraft, old: Memory, sentence: str) -> bool:
     """Return whether both cannot hold, as far as words or the draft tell."""
     text = old.body or old.description
-    alike = likeness(draft.text, text)
-    if alike == 1.0 and denies(draft.text) == denies(text):
+    alike = measure_likeness(draft.text, text)
+    if alike == 1.0 and contains_denial(draft.text) == contains_denial(text):
         return False
     if draft.replaces == old.name:
-        return bool(content(draft.text) & content(text))
-    if denies(draft.text) != denies(text) and alike >= OPPOSED:
+        return bool(content_words(draft.text) & content_words(text))
+    if contains_denial(draft.text) != contains_denial(text) and alike >= MIN_CONTRARY_LIKENESS:
         return True
-    return signals.turns(sentence) and alike >= TOPIC and not content(draft.text) <= content(text)
+    return (
+        signals.changes_mind(sentence)
+        and alike >= MIN_TOPIC_LIKENESS
+        and not content_words(draft.text) <= content_words(text)
+    )
 
 
-def _same(memory: Memory, old: Memory) -> bool:
+def _wishes_same(memory: Memory, old: Memory) -> bool:
     """Return whether both make the same wish, whatever their scopes."""
-    return same(without_scope(memory.body), without_scope(old.body or old.description))
+    return have_same_meaning(
+        strip_scope_words(memory.body), strip_scope_words(old.body or old.description)
+    )

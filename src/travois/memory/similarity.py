@@ -13,7 +13,7 @@ from functools import lru_cache
 # The little words on which it depends how a sentence is meant, as other people write them.
 
 
-MEANT = {
+ENGLISH_EQUIVALENTS = {
     "i'm": r"im(?= (?:an?|not|the|new|from|based)\b)",
     "don't": r"dont|bitte keine?n?|keine?n? (?=\w+ (?:verwenden|benutzen|nehmen))",
     "doesn't": "doesnt",
@@ -44,22 +44,27 @@ MEANT = {
     "we": r"wir|nosotros|nous",
 }
 """Other spellings and translations of English words that the rules use."""
-WRITTEN = re.compile(
-    "|".join(rf"(?P<m{number}>\b(?:{said})\b)" for number, said in enumerate(MEANT.values())),
+EQUIVALENTS_PATTERN = re.compile(
+    "|".join(
+        rf"(?P<m{number}>\b(?:{said})\b)"
+        for number, said in enumerate(ENGLISH_EQUIVALENTS.values())
+    ),
     re.IGNORECASE,
 )
-ENGLISH = tuple(MEANT)
+ENGLISH_PHRASES = tuple(ENGLISH_EQUIVALENTS)
 
 
 @lru_cache(4_096)
-def plainly(text: str) -> str:
+def normalise_language(text: str) -> str:
     """Return the text with foreign function words replaced by the English ones in the rules."""
-    return WRITTEN.sub(lambda hit: ENGLISH[int((hit.lastgroup or "m0")[1:])], text)
+    return EQUIVALENTS_PATTERN.sub(
+        lambda hit: ENGLISH_PHRASES[int((hit.lastgroup or "m0")[1:])], text
+    )
 
 
-WORD = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
-ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "ly")
-TELLING_NOTHING = """a about after again all also an and any are as at be been before being both but
+WORD_PATTERN = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
+WORD_ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "ly")
+FILLER_TEXT = """a about after again all also an and any are as at be been before being both but
 by can could did do does during each else ever every for from had has have he her here his how i if
 in into is it its itself just let like may me might more most my no nor now of off on once one only
 or other our out over own per please really same shall she should so some still such than that the
@@ -68,9 +73,9 @@ was we were what when where whether which while who whom whose will with within 
 user always never not don't doesn't won't can't isn't dont cannot avoid without stop instead note
 want remember prefer project repository repo team work make sure keep mind memory code must
 ask need needs"""
-FILLER = frozenset(TELLING_NOTHING.split())
+FILLER_WORDS = frozenset(FILLER_TEXT.split())
 """Words that tell nothing about what a text is about."""
-CONCEPTS = {
+SYNONYMS = {
     word: group.split()[0]
     for group in (
         "short brief concise terse succinct",
@@ -99,65 +104,69 @@ CONCEPTS = {
     for word in group.split()
 }
 """Words that mean the same where work is spoken of, by the one that stands for them."""
-DENIAL = re.compile(
+DENIAL_WORDS = re.compile(
     r"(?i)\b(?:no|not|never|instead of|rather than|avoid|without|stop|don['’]?t|doesn['’]?t|"
     r"isn['’]?t|aren['’]?t|"
     r"won['’]?t|"
     r"can['’]?t|mustn['’]?t|shouldn['’]?t|cannot|neither|nor|forbidden|hates?|dislikes?)\b"
 )
-ALIKE = 0.7
-HELD = 0.85
+MIN_SAME_LIKENESS = 0.7
+MIN_CONTAINED_SHARE = 0.85
 """Least share of common words, of both texts or of the shorter one, for the same meaning."""
-FEWEST = 2
-ROOT = 6
+MIN_COMPARABLE_WORDS = 2
+SAME_ROOT_LETTERS = 6
 """Equal first letters of two words that count as forms of one."""
 
 
 @lru_cache(4_096)
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return the stem that all forms of a word share."""
     word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
     if word.endswith("ies"):
         word = f"{word[:-3]}y"
-    if word in CONCEPTS:
-        return CONCEPTS[word]
-    cut = (word.removesuffix(ending) for ending in ENDINGS if word.isalpha())
+    if word in SYNONYMS:
+        return SYNONYMS[word]
+    cut = (word.removesuffix(ending) for ending in WORD_ENDINGS if word.isalpha())
     roots = [root for root in cut if root != word and len(root) >= 3]
-    meant = (CONCEPTS[root] for root in roots if root in CONCEPTS)
+    meant = (SYNONYMS[root] for root in roots if root in SYNONYMS)
     root = roots[0] if roots else word
     return next(meant, root.rstrip("e") if len(root) > 3 or roots else root)
 
 
 @lru_cache(2_048)
-def content(text: str) -> frozenset[str]:
+def content_words(text: str) -> frozenset[str]:
     """Return the stems of a text's content words."""
-    words = (word.casefold() for word in WORD.findall(text))
-    return frozenset(stem(word) for word in words if word not in FILLER)
+    words = (word.casefold() for word in WORD_PATTERN.findall(text))
+    return frozenset(stem_word(word) for word in words if word not in FILLER_WORDS)
 
 
-def covered(text: str, by: frozenset[str]) -> float:
+def share_covered(text: str, by: frozenset[str]) -> float:
     """Return the share of a text's content words found in `by`; 1 if it has none."""
-    about = content(text)
+    about = content_words(text)
     held = about & by
-    forms = {word[:ROOT] for word in by if len(word) >= ROOT}
-    near = sum(word[:ROOT] in forms for word in about - held if len(word) >= ROOT)
+    forms = {word[:SAME_ROOT_LETTERS] for word in by if len(word) >= SAME_ROOT_LETTERS}
+    near = sum(
+        word[:SAME_ROOT_LETTERS] in forms for word in about - held if len(word) >= SAME_ROOT_LETTERS
+    )
     return (len(held) + near) / len(about) if about else 1.0
 
 
-def likeness(one: str, other: str) -> float:
+def measure_likeness(one: str, other: str) -> float:
     """Return the share of common content words of two texts, from 0 to 1."""
-    a, b = content(one), content(other)
+    a, b = content_words(one), content_words(other)
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
-def same(one: str, other: str) -> bool:
+def have_same_meaning(one: str, other: str) -> bool:
     """Return whether two texts say the same, as far as words tell."""
-    a, b = content(one), content(other)
-    if min(len(a), len(b)) < FEWEST or denies(one) != denies(other):
-        return bool(a) and a == b and denies(one) == denies(other)
-    return likeness(one, other) >= ALIKE or len(a & b) >= HELD * min(len(a), len(b))
+    a, b = content_words(one), content_words(other)
+    if min(len(a), len(b)) < MIN_COMPARABLE_WORDS or contains_denial(one) != contains_denial(other):
+        return bool(a) and a == b and contains_denial(one) == contains_denial(other)
+    return measure_likeness(one, other) >= MIN_SAME_LIKENESS or len(
+        a & b
+    ) >= MIN_CONTAINED_SHARE * min(len(a), len(b))
 
 
-def denies(text: str) -> bool:
+def contains_denial(text: str) -> bool:
     """Return whether a text contains a negation."""
-    return bool(DENIAL.search(plainly(text)))
+    return bool(DENIAL_WORDS.search(normalise_language(text)))

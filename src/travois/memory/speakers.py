@@ -19,12 +19,12 @@ from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Result, User
 from travois.core.tool_names import canonical_call
 
-Voice = Literal["user", "model", "act", "tool", "ours"]
+SpeakerVoice = Literal["user", "model", "act", "tool", "ours"]
 """The source of words; text that the user only pasted counts as a tool's."""
-GAP = "\n\x00\n"
-OWN = ("Remember",)
+OMISSION_MARK = "\n\x00\n"
+MEMORY_TOOLS = ("Remember",)
 """Tools whose results are our own words."""
-READING = (
+READING_TOOLS = (
     "Read",
     "Grep",
     "Glob",
@@ -36,40 +36,44 @@ READING = (
     "GitShow",
     "GitBlame",
 )
-LOOKING = re.compile(r"(?:cat|git|ls|head|tail|grep|rg|find|sed|tree|wc|less|awk|stat|gh)\b")
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-TAG = re.compile(r"\s*<(/?)([a-zA-Z][\w-]*)[^<>]*>")
-SPEAKER = re.compile(
+READING_COMMAND = re.compile(
+    r"(?:cat|git|ls|head|tail|grep|rg|find|sed|tree|wc|less|awk|stat|gh)\b"
+)
+FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})")
+TAG_LINE = re.compile(r"\s*<(/?)([a-zA-Z][\w-]*)[^<>]*>")
+SPEAKER_LINE = re.compile(
     r"(?i)\s*\[?(?:system|assistant|user|human|ai|admin|tool|note to ai)\b[^:]{0,20}:"
     r"|\s*[\[(]?(?:\d[\d./-]{5,9}[ ,T]+)?\d{1,2}[:.]\d{2}(?::\d{2})?(?: ?[ap]m)?[\])]?[ \t,–-]+"
     r"<?[\w.@ -]{1,30}>?:"
 )
 """A line of a talk: who speaks, or when and who."""
-HEADED = re.compile(
+MESSAGE_HEADER = re.compile(
     r"\s*(?:From|To|Cc|Subject|Sent|Date|Von|An|Betreff|De|Para|Asunto|Objet): \S"
     r"|\s*@?\w[\w.-]*(?: [A-Z][\w.-]*)?[ \t]+[\[(]?\d{1,2}:\d{2}(?: ?[AaPp][Mm])?[\])]?\s*:?\s*$"
 )
 """The head of a letter or of a message in a chat: all below it is another's."""
-TALKER = re.compile(r"(?m)^\s*<?(@?[A-Za-z][\w.-]{0,20})>?: \S")
-INTRODUCED = re.compile(
+CHAT_LINE = re.compile(r"(?m)^\s*<?(@?[A-Za-z][\w.-]{0,20})>?: \S")
+PASTE_INTRODUCTION = re.compile(
     r"(?i)\b(?:says?|said|wrote|writes|reads?|output|log|logs|trace|error|page|e-?mail|mail|"
     r"message|"
     r"file|content|contents|readme|issue|ticket|comment|pasted?|slack|docs?|following|below|"
     r"response|report|snippet|text)\b[^:]*:\s*$"
 )
-POINTED = re.compile(
+PASTE_REFERENCE = re.compile(
     r"(?i)\b(?:this|these|following|below)\b[^.\n]{0,20}\b(?:e-?mail|mail|message|text|letter|page|"
     r"article|post|comment|note|log|output|docs?|document|paragraph|snippet|thread|ticket|issue)\b"
     r"|^(?:please |can you )?(?:translate|summari[sz]e|proofread|rewrite|paraphrase) (?:this|"
     r"that|it)\b"
 )
-GREETING = re.compile(r"(?i)\s*(?:hi|hello|hey|dear)\b[^,]{0,30},\s*$")
-WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?|things?)\b")
-QUOTED = re.compile(
+GREETING_LINE = re.compile(r"(?i)\s*(?:hi|hello|hey|dear)\b[^,]{0,30},\s*$")
+WISH_INTRODUCTION = re.compile(
+    r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?|things?)\b"
+)
+QUOTATION = re.compile(
     r'"[^"\n]{15,}"|“[^”\n]{15,}”|„[^“”\n]{15,}[“”]|«[^»\n]{15,}»|(?<!\w)\'[^\'\n]{15,}\'(?!\w)'
 )
-COLON = re.compile(r"(?<=[\w`\"']):\s+(?=\S)")
-HANDLED = re.compile(
+COLON_BREAK = re.compile(r"(?<=[\w`\"']):\s+(?=\S)")
+TEXT_TASK_START = re.compile(
     r"(?i)(?:please |pls |can you |could you |now |and |just |also ){0,2}(?:translate|fix|write|"
     r"add|rename|rewrite|rephrase|reword|proofread|correct|summari[sz]e|explain|put|make|create|"
     r"draft|generate|test|assert|insert|append|reply|send|tell|post|print|render|review|check|"
@@ -77,24 +81,24 @@ HANDLED = re.compile(
     r"document|quote|what|is|are|why|who)\b"
 )
 """The beginning of a sentence that asks for work on the words after its colon."""
-OURSELVES = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
-ASIDE = re.compile(
+FIRST_PERSON = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
+REMEMBER_ASIDE = re.compile(
     r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi|"
     r"heads[- ]up|btw)\b"
 )
-HEAD = 3
+MIN_HEADING_WORDS = 3
 """Words before a colon from which on they are more than a label."""
-BLOCKS = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
-LONG = 600
-LINES = 10
+BLOCK_BREAK = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
+MAX_TYPED_CHARS = 600
+MAX_TYPED_LINES = 10
 """A paragraph of more characters or lines than this counts as pasted."""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class Statement(msgspec.Struct, frozen=True):
     """Some words with their speaker and their log entry."""
 
     seq: int
-    voice: Voice
+    voice: SpeakerVoice
     text: str
     at: float = 0.0
     blocks: bool = False
@@ -103,56 +107,66 @@ class Heard(msgspec.Struct, frozen=True):
     """True if the words only repeat workspace files, which can be read again."""
 
 
-def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
+def collect_statements(entries: Iterable[Entry]) -> tuple[Statement, ...]:
     """Return everything that was said, in log order, by speaker."""
     asked: dict[str, Call] = {}
-    found: list[Heard] = []
+    found: list[Statement] = []
     for entry in entries:
         if isinstance(entry.fact, Assistant):
             asked.update((call.id, call) for call in extract_calls(entry.fact.content))
         found += (
-            Heard(
-                entry.seq, voice, text, entry.at, blocks=_blocks(entry), files=_looks(entry, asked)
+            Statement(
+                entry.seq,
+                voice,
+                text,
+                entry.at,
+                blocks=_has_blocks(entry),
+                files=_repeats_files(entry, asked),
             )
-            for voice, text in _voices(entry, asked)
+            for voice, text in _split_by_voice(entry, asked)
             if text.strip()
         )
     return tuple(found)
 
 
-def typed(text: str) -> tuple[str, str]:
+def split_typed_text(text: str) -> tuple[str, str]:
     """Split a message into what the user typed and what they pasted or quoted.
 
     Omitted parts are marked, so that no quote is found across a gap.
     """
     own: list[str] = []
     passed: list[str] = []
-    for part, foreign in _parts(text):
-        (passed if foreign or _pasted(part) else own).append(part)
-    kept = [_handled(part) for part in own]
+    for part, foreign in _split_paragraphs(text):
+        (passed if foreign or _looks_pasted(part) else own).append(part)
+    kept = [_split_task_text(part) for part in own]
     passed += [tail for _, tail in kept if tail]
-    written = GAP.join(head for head, _ in kept)
-    passed += QUOTED.findall(written)
-    return QUOTED.sub(GAP, written).strip(), GAP.join(passed).strip()
+    written = OMISSION_MARK.join(head for head, _ in kept)
+    passed += QUOTATION.findall(written)
+    return QUOTATION.sub(OMISSION_MARK, written).strip(), OMISSION_MARK.join(passed).strip()
 
 
-def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]:
+def _split_by_voice(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[SpeakerVoice, str]]:
     """Yield the texts of an entry with their speakers."""
     match entry.fact:
         case User(origin="human", content=content):
             texts = [block.text for block in content if isinstance(block, Text)]
-            own, passed = typed(texts[-1]) if texts else ("", "")
+            own, passed = split_typed_text(texts[-1]) if texts else ("", "")
             yield "user", own
-            yield "tool", GAP.join((*texts[:-1], passed))
+            yield "tool", OMISSION_MARK.join((*texts[:-1], passed))
         case User(origin="note", content=content):
             yield "ours", extract_text(content)
         case User(content=content):
             yield "tool", extract_text(content)
         case Assistant(content=content):
             yield "model", extract_text(content)
-            yield "act", GAP.join(c.args for c in extract_calls(content) if c.name not in OWN)
+            yield (
+                "act",
+                OMISSION_MARK.join(
+                    c.args for c in extract_calls(content) if c.name not in MEMORY_TOOLS
+                ),
+            )
         case Result(call=call, content=content):
-            own = call in asked and asked[call].name in OWN
+            own = call in asked and asked[call].name in MEMORY_TOOLS
             yield "ours" if own else "tool", extract_text(content)
         case Compacted(summary=summary):
             yield "ours", extract_text(summary)
@@ -160,100 +174,106 @@ def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]
             pass
 
 
-def _blocks(entry: Entry) -> bool:
+def _has_blocks(entry: Entry) -> bool:
     fact = entry.fact
-    return isinstance(fact, User) and bool(BLOCKS.search(extract_text(fact.content).strip()))
+    return isinstance(fact, User) and bool(BLOCK_BREAK.search(extract_text(fact.content).strip()))
 
 
-def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
+def _repeats_files(entry: Entry, asked: dict[str, Call]) -> bool:
     """Return whether a result only repeats files of the workspace."""
     if not isinstance(entry.fact, Result) or entry.fact.call not in asked:
         return False
     call = canonical_call(asked[entry.fact.call])
     if call.name != "Bash":
-        return call.name in READING
+        return call.name in READING_TOOLS
     command = re.search(r'"command"\s*:\s*"\s*', call.args)
-    return command is not None and bool(LOOKING.match(call.args, command.end()))
+    return command is not None and bool(READING_COMMAND.match(call.args, command.end()))
 
 
-def _parts(text: str) -> Iterator[tuple[str, bool]]:
+def _split_paragraphs(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each part of a message, and whether it is marked as someone else's."""
-    for foreign, lines in groupby(_lines(text), key=lambda line: line[1]):
+    for foreign, lines in groupby(_mark_foreign_lines(text), key=lambda line: line[1]):
         for part in re.split(r"\n[ \t]*\n", "\n".join(line for line, _ in lines)):
             if part.strip():
                 yield part, foreign
 
 
-def _lines(text: str) -> Iterator[tuple[str, bool]]:
+def _mark_foreign_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line, and whether it is someone else's; all are after a paste is introduced."""
-    fence, inside, rest, talk = "", "", False, _talk(text)
+    fence, inside, rest, talk = "", "", False, _is_conversation(text)
     for line in text.split("\n"):
-        marked, tag = FENCE.match(line), TAG.match(line)
-        another = _foreign(line) or HEADED.match(line) or (talk and TALKER.match(line))
+        marked, tag = FENCE_LINE.match(line), TAG_LINE.match(line)
+        another = (
+            _is_quoted_line(line) or MESSAGE_HEADER.match(line) or (talk and CHAT_LINE.match(line))
+        )
         foreign = bool(fence or inside or rest or marked or tag or another)
         yield line, foreign
-        fence, inside = _fenced(fence, marked, line), _within(inside, tag, line)
-        told = _introduces(line) and (not foreign or bool(HEADED.match(line)))
+        fence, inside = _next_fence(fence, marked, line), _next_open_tag(inside, tag, line)
+        told = _introduces_paste(line) and (not foreign or bool(MESSAGE_HEADER.match(line)))
         rest = not (fence or inside) and (rest or told)
 
 
-def _talk(text: str) -> bool:
+def _is_conversation(text: str) -> bool:
     """Return whether a text is a conversation between people."""
-    names = [name.casefold() for name in TALKER.findall(text)]
+    names = [name.casefold() for name in CHAT_LINE.findall(text)]
     return len(names) > 1 and (len(set(names)) < len(names) or "me" in names)
 
 
-def _introduces(line: str) -> bool:
+def _introduces_paste(line: str) -> bool:
     """Return whether a line introduces a paste, or is the header of a message."""
-    if HEADED.match(line):
+    if MESSAGE_HEADER.match(line):
         return True
-    found = INTRODUCED.search(line) or POINTED.search(line) or GREETING.match(line)
-    return bool(found) and not WISHED.search(line)
+    found = (
+        PASTE_INTRODUCTION.search(line) or PASTE_REFERENCE.search(line) or GREETING_LINE.match(line)
+    )
+    return bool(found) and not WISH_INTRODUCTION.search(line)
 
 
-def _handled(part: str) -> tuple[str, str]:
+def _split_task_text(part: str) -> tuple[str, str]:
     """Split a paragraph at a colon before text that is only to be worked on."""
-    for colon in COLON.finditer(part):
+    for colon in COLON_BREAK.finditer(part):
         head = re.split(r"[.!?;]\s+|\n", part[: colon.start()])[-1].strip()
-        if _passes_on(head):
+        if _only_passes_on(head):
             return part[: colon.end()], part[colon.end() :]
     return part, ""
 
 
-def _passes_on(head: str) -> bool:
+def _only_passes_on(head: str) -> bool:
     """Return whether the words before a colon say that the rest is not the user's wish."""
-    if ASIDE.search(head):
+    if REMEMBER_ASIDE.search(head):
         return False
-    if HANDLED.match(head) or INTRODUCED.search(f"{head}:"):
+    if TEXT_TASK_START.match(head) or PASTE_INTRODUCTION.search(f"{head}:"):
         return True
-    return len(head.split()) >= HEAD and not (WISHED.search(head) or OURSELVES.search(head))
+    return len(head.split()) >= MIN_HEADING_WORDS and not (
+        WISH_INTRODUCTION.search(head) or FIRST_PERSON.search(head)
+    )
 
 
-def _foreign(line: str) -> bool:
-    return line.lstrip().startswith((">", "|")) or bool(SPEAKER.match(line))
+def _is_quoted_line(line: str) -> bool:
+    return line.lstrip().startswith((">", "|")) or bool(SPEAKER_LINE.match(line))
 
 
-def _fenced(fence: str, found: re.Match[str] | None, line: str) -> str:
+def _next_fence(fence: str, found: re.Match[str] | None, line: str) -> str:
     if found and not fence:
         return found[1]
     return "" if found and found[1].startswith(fence) and line.strip() == found[1] else fence
 
 
-def _within(inside: str, tag: re.Match[str] | None, line: str) -> str:
+def _next_open_tag(inside: str, tag: re.Match[str] | None, line: str) -> str:
     """Return the tag that is still open after a line."""
     if inside:
         return "" if f"</{inside}" in line else inside
     return tag[2] if tag and not tag[1] and f"</{tag[2]}" not in line else ""
 
 
-def _pasted(paragraph: str) -> bool:
+def _looks_pasted(paragraph: str) -> bool:
     """Return whether a paragraph was hardly typed: too long, or mostly not words."""
-    if len(paragraph) > LONG or paragraph.count("\n") >= LINES:
+    if len(paragraph) > MAX_TYPED_CHARS or paragraph.count("\n") >= MAX_TYPED_LINES:
         return True
     letters = sum(c.isalpha() or c.isspace() for c in paragraph)
     return len(paragraph) > 80 and letters < 0.7 * len(paragraph)
 
 
-def spoken(text: str) -> tuple[str, ...]:
+def split_spoken_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a text."""
     return tuple(split_sentences(text))

@@ -17,17 +17,26 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
-from travois.memory.folder import Flaw, Folder
-from travois.memory.history import Archive, History, Transaction
-from travois.memory.inbox import Inbox
-from travois.memory.index import INDEX
-from travois.memory.memory import Anchor, Change, Consent, Drop, Memory, Proposal, Put, Scope
+from travois.memory.folder import FolderFlaw, MemoryFolder
+from travois.memory.history import MemoryArchive, MemoryHistory, MemoryTransaction
+from travois.memory.inbox import ProposalInbox
+from travois.memory.index import INDEX_FILE
+from travois.memory.memory import (
+    DropMemory,
+    FileAnchor,
+    Memory,
+    MemoryChange,
+    MemoryConsent,
+    MemoryProposal,
+    MemoryScope,
+    PutMemory,
+)
 from travois.memory.paths import project_folder_key
-from travois.memory.port import Applied
-from travois.memory.search import Finder
-from travois.memory.signals import names
-from travois.memory.text import slug, tidy
-from travois.prompt.instruction_files import plain_bytes
+from travois.memory.port import AppliedChanges
+from travois.memory.search import MemorySearch
+from travois.memory.signals import extract_names
+from travois.memory.text import make_slug, tidy_memory
+from travois.prompt.instruction_files import read_plain_bytes
 from travois.sessions import blobs
 from travois.sessions.home import Project, TravoisHome
 from travois.settings import trust
@@ -39,11 +48,11 @@ if TYPE_CHECKING:
 # How often memories were recalled. Deleting the file loses nothing but that.
 
 
-Used = tuple[int, float]
+RecallCount = tuple[int, float]
 """The number of recalls, and the time of the last one."""
 
 
-class Stats(msgspec.Struct, frozen=True):
+class MemoryStats(msgspec.Struct, frozen=True):
     """Counts of the memories and of their recalls."""
 
     total: int
@@ -51,7 +60,7 @@ class Stats(msgspec.Struct, frozen=True):
     authors: dict[str, int]
     scopes: dict[str, int]
     pinned: int
-    recalled: dict[str, Used]
+    recalled: dict[str, RecallCount]
     """Recalls by scope and name; memories without any are left out."""
     never: tuple[str, ...]
     waiting: int = 0
@@ -63,27 +72,29 @@ def usage_key(memory: Memory) -> str:
     return f"{memory.scope}/{memory.name}"
 
 
-def read(path: Path) -> dict[str, Used]:
+def read_recall_counts(path: Path) -> dict[str, RecallCount]:
     """Read the recall counts; empty if the file is missing or unreadable."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Used])
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, RecallCount])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
 
 
-def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
+def add_recalls(path: Path, memories: Iterable[Memory], *, now: float) -> None:
     """Count one recall for each memory. Raises OSError."""
-    found = read(path)
+    found = read_recall_counts(path)
     for memory in memories:
         found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
     blobs.make_folders(path.parent)
     blobs.replace_file(path, msgspec.json.encode(found), sync="whenever")
 
 
-def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
+def count_memories(
+    memories: Sequence[Memory], used: dict[str, RecallCount], *, waiting: int
+) -> MemoryStats:
     """Count memories by type, author, scope and recalls."""
     keys = [usage_key(memory) for memory in memories]
-    return Stats(
+    return MemoryStats(
         len(memories),
         dict(Counter(memory.type for memory in memories)),
         dict(Counter(memory.author for memory in memories)),
@@ -99,13 +110,13 @@ def open_memories(
     home: TravoisHome,
     project: Project,
     *,
-    consent: Mapping[Scope, Consent],
+    consent: Mapping[MemoryScope, MemoryConsent],
     index: SearchIndex | None,
     trusted: bool,
     directory: str = "",
     wrote: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
-) -> FolderMemories:
+) -> FolderMemoryStore:
     """Open the memories that apply in a project, without creating any folder.
 
     `wrote` is called with each changed file of the team's, because those lie in the workspace.
@@ -113,42 +124,42 @@ def open_memories(
     root = home.path / "memory"
     key = project_folder_key(home, project)
     own = Path(directory).expanduser().absolute() if directory else root / key
-    folders: dict[Scope, Folder] = {
-        "project": Folder(str(own) if directory else key, own, scope="project"),
-        "user": Folder("user", root / "user", scope="user"),
+    folders: dict[MemoryScope, MemoryFolder] = {
+        "project": MemoryFolder(str(own) if directory else key, own, scope="project"),
+        "user": MemoryFolder("user", root / "user", scope="user"),
     }
     link = root / key / "team"
     if trusted and link.is_dir() and os.path.realpath(link) == os.readlink(link):
-        folders["team"] = Folder(f"{key}/team", link, scope="team", wrote=wrote)
-    archive = Archive(History(root, clock=clock), folders)
-    return FolderMemories(archive, consent=consent, root=project.root, index=index)
+        folders["team"] = MemoryFolder(f"{key}/team", link, scope="team", wrote=wrote)
+    archive = MemoryArchive(MemoryHistory(root, clock=clock), folders)
+    return FolderMemoryStore(archive, consent=consent, root=project.root, index=index)
 
 
-class FolderMemories:
+class FolderMemoryStore:
     """The memory store on disk, with one folder for each scope."""
 
     def __init__(
         self,
-        archive: Archive,
+        archive: MemoryArchive,
         *,
-        consent: Mapping[Scope, Consent],
+        consent: Mapping[MemoryScope, MemoryConsent],
         root: str,
         index: SearchIndex | None = None,
     ) -> None:
         self._archive = archive
         self._consent = consent
         self._root = root
-        self._finder = Finder(archive, index)
+        self._finder = MemorySearch(archive, index)
         self._usage = archive.past.root / ".history" / "usage.json"
-        self._inbox = Inbox(archive)
+        self._inbox = ProposalInbox(archive)
 
-    def all(self) -> tuple[Memory, ...]:
+    def read_all(self) -> tuple[Memory, ...]:
         """Return every readable memory as it is on disk."""
-        return self._archive.read()
+        return self._archive.read_all()
 
-    def get(self, name: str, scope: Scope | None = None) -> Memory:
+    def get(self, name: str, scope: MemoryScope | None = None) -> Memory:
         """Return the memory of this name from the nearest scope."""
-        known = [one for one in self.all() if scope in (None, one.scope)]
+        known = [one for one in self.read_all() if scope in (None, one.scope)]
         for memory in known:
             if memory.name == name:
                 return memory
@@ -156,7 +167,7 @@ class FolderMemories:
         fix = f"Did you mean {', '.join(near)}?" if near else "Run `travois memory` to list them."
         raise UserError(f"There is no memory {name!r}", fix=fix)
 
-    def consent(self, scope: Scope) -> Consent:
+    def consent(self, scope: MemoryScope) -> MemoryConsent:
         """Return what happens to a proposal in this scope; `off` where it has no folder."""
         return self._consent.get(scope, "off") if scope in self._archive.folders else "off"
 
@@ -166,71 +177,73 @@ class FolderMemories:
 
     def index(self) -> str:
         """Return the index of each folder that has memories, under its path."""
-        self._archive.past.settle()
-        heads = ((one.path, one.head()) for one in self._archive.folders.values())
-        return "\n".join(f"{path / INDEX}:\n{text}" for path, text in heads if text)
+        self._archive.past.recover()
+        heads = ((one.path, one.first_page()) for one in self._archive.folders.values())
+        return "\n".join(f"{path / INDEX_FILE}:\n{text}" for path, text in heads if text)
 
-    def folders(self) -> dict[Scope, Path]:
+    def folders(self) -> dict[MemoryScope, Path]:
         """Return the folder of each scope."""
         return {scope: folder.path for scope, folder in self._archive.folders.items()}
 
     def apply(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[MemoryChange],
         *,
         why: str,
         session: str = "",
         based: Sequence[Memory] | None = None,
-    ) -> Applied:
+    ) -> AppliedChanges:
         """Apply changes in one recorded step; pinned memories and secrets are refused.
 
         Changes that are `based` on memories are made only if these are still the same, and then
         all of them or none.
         """
-        off = [change for change in changes if self.consent(_scope(change)) == "off"]
+        off = [change for change in changes if self.consent(_find_change_scope(change)) == "off"]
         rest = [change for change in changes if change not in off]
-        done = self._archive.make(rest, why=why, session=session, by="agent", based=based)
-        barred = tuple(f"memory is off for the {_scope(change)} scope" for change in off)
+        done = self._archive.apply(rest, why=why, session=session, by="agent", based=based)
+        barred = tuple(
+            f"memory is off for the {_find_change_scope(change)} scope" for change in off
+        )
         return replace(done, refused=(*barred, *done.refused))
 
-    def add(self, memory: Memory) -> Applied:
+    def add(self, memory: Memory) -> AppliedChanges:
         """Keep a memory in the user's own words; only these may be pinned."""
-        return self._own(Put(memory), why="added by hand")
+        return self._apply_as_person(PutMemory(memory), why="added by hand")
 
-    def forget(self, name: str, scope: Scope | None = None) -> Applied:
+    def forget(self, name: str, scope: MemoryScope | None = None) -> AppliedChanges:
         """Delete a memory at the user's request, pinned or not."""
-        return self._own(Drop(name, self.get(name, scope).scope), why="forgotten")
+        return self._apply_as_person(DropMemory(name, self.get(name, scope).scope), why="forgotten")
 
-    def edited(self) -> Applied:
+    def record_edits(self) -> AppliedChanges:
         """Record in the history and the index what people changed in the files."""
         archive = self._archive
-        with archive.past.locked():
-            made = archive.take_in()
+        with archive.past.lock():
+            made = archive.record_outside_edits()
             for folder in archive.folders.values():
                 if folder.path.is_dir():
                     folder.reindex()
-        return Applied(made.id, archive.diff(made)) if made else Applied("", "")
+        return AppliedChanges(made.id, archive.diff(made)) if made else AppliedChanges("", "")
 
-    def history(self, limit: int = 20) -> list[Transaction]:
+    def history(self, limit: int = 20) -> list[MemoryTransaction]:
         """Return the latest transactions in these folders."""
         return self._archive.history()[:limit]
 
-    def undo(self, id: str = "") -> Applied:
+    def undo(self, id: str = "") -> AppliedChanges:
         """Restore the state before a transaction; by default the latest of ours."""
         return self._archive.undo(id)
 
-    def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
+    def propose(self, changes: Sequence[MemoryChange], *, why: str) -> tuple[str, ...]:
         """Add changes to the inbox, except those rejected before; return their ids."""
-        return self._inbox.put(changes, why=why)
+        return self._inbox.add(changes, why=why)
 
-    def inbox(self) -> list[Proposal]:
+    def inbox(self) -> list[MemoryProposal]:
         """Return the proposals that wait for the user, oldest first."""
-        return self._inbox.all()
+        return self._inbox.list_proposals()
 
-    def accept(self, id: str) -> Applied:
+    def accept(self, id: str) -> AppliedChanges:
         """Apply a proposal."""
         meant = self._inbox.get(id)
-        done = self._own(meant.change, why="accepted")
+        done = self._apply_as_person(meant.change, why="accepted")
         self._inbox.close(meant, word="accepted")
         return done
 
@@ -238,69 +251,75 @@ class FolderMemories:
         """Reject a proposal, so that it is never made again."""
         self._inbox.close(self._inbox.get(id), word="rejected")
 
-    def stale(self, memory: Memory) -> tuple[str, ...]:
+    def find_stale_files(self, memory: Memory) -> tuple[str, ...]:
         """Return the files that a memory refers to and that have changed."""
-        return tuple(one.path for one in memory.anchors if self._digest(one.path) != one.sha256)
+        return tuple(one.path for one in memory.anchors if self._hash_file(one.path) != one.sha256)
 
-    def anchor(self, path: str) -> Anchor | None:
+    def anchor(self, path: str) -> FileAnchor | None:
         """Return a file as it is now; None if it cannot be read."""
-        found = self._digest(path)
-        return Anchor(path, found) if found else None
+        found = self._hash_file(path)
+        return FileAnchor(path, found) if found else None
 
     def reverify(self, memory: Memory) -> Memory | None:
         """Renew a memory whose files changed if everything that it names is still in them."""
-        if not self.stale(memory):
+        if not self.find_stale_files(memory):
             return memory
-        texts = [self._bytes(one.path) or b"" for one in memory.anchors]
+        texts = [self._read_file(one.path) or b"" for one in memory.anchors]
         there = b"\n".join(texts).decode(errors="replace").casefold()
         said = "\n".join((memory.body, *(one.words for one in memory.evidence)))
         paths = "\n".join(one.path for one in memory.anchors).casefold()
-        cited = [name for name in names(said) if name not in paths]
+        cited = [name for name in extract_names(said) if name not in paths]
         if not cited or not all(texts) or not all(name in there for name in cited):
             return None
-        anchors = tuple(Anchor(one.path, self._digest(one.path)) for one in memory.anchors)
+        anchors = tuple(FileAnchor(one.path, self._hash_file(one.path)) for one in memory.anchors)
         renewed = replace(memory, anchors=anchors, verified=self._archive.past.clock())
         by = "person" if memory.pinned else "agent"
-        done = self._archive.make((Put(renewed),), why="verified", by=by)
-        return tidy(renewed) if done.id else None
+        done = self._archive.apply((PutMemory(renewed),), why="verified", by=by)
+        return tidy_memory(renewed) if done.id else None
 
-    def _bytes(self, path: str) -> bytes | None:
+    def _read_file(self, path: str) -> bytes | None:
         try:
-            return plain_bytes(os.path.join(self._root, path))
+            return read_plain_bytes(os.path.join(self._root, path))
         except OSError:
             return None
 
-    def _digest(self, path: str) -> str:
-        data = self._bytes(path)
+    def _hash_file(self, path: str) -> str:
+        data = self._read_file(path)
         return "" if data is None else sha256(data).hexdigest()
 
-    def flaws(self) -> list[Flaw]:
+    def find_flaws(self) -> list[FolderFlaw]:
         """Return the problems of the memory folders, with a fix for each."""
-        self.all()
-        return [flaw for folder in self._archive.folders.values() for flaw in folder.flaws()]
+        self.read_all()
+        return [flaw for folder in self._archive.folders.values() for flaw in folder.find_flaws()]
 
-    def used(self, names: Iterable[str]) -> None:
+    def count_recalls(self, names: Iterable[str]) -> None:
         """Count a recall for each of these memories; failures are ignored."""
         wanted = frozenset(names)
-        found = [one for one in self.all() if one.name in wanted]
-        with suppress(UserError), self._archive.past.locked():
-            count(self._usage, found, now=self._archive.past.clock())
+        found = [one for one in self.read_all() if one.name in wanted]
+        with suppress(UserError), self._archive.past.lock():
+            add_recalls(self._usage, found, now=self._archive.past.clock())
 
-    def stats(self) -> Stats:
+    def stats(self) -> MemoryStats:
         """Count the memories and their recalls."""
-        return stats(self.all(), read(self._usage), waiting=self.waiting())
+        return count_memories(
+            self.read_all(), read_recall_counts(self._usage), waiting=self.count_unembedded()
+        )
 
-    def waiting(self) -> int:
+    def count_unembedded(self) -> int:
         """Return how many memories have no embedding yet."""
-        return self._finder.waiting()
+        return self._finder.count_unembedded()
 
-    def fill(self, limit: int) -> int:
+    def embed_more(self, limit: int) -> int:
         """Embed up to `limit` more memories; return how many were embedded."""
-        return self._finder.fill(limit)
+        return self._finder.embed_more(limit)
 
     def import_from(
-        self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
-    ) -> Applied:
+        self,
+        source: str,
+        *,
+        scope: MemoryScope | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> AppliedChanges:
         """Import the memories of `claude` or `codex`, or those in a folder or file."""
         place = foreign_memories.find_source(source, environ, trust.trust_root(self._root))
         there = place and place.absolute()
@@ -310,28 +329,30 @@ class FolderMemories:
                 f"There are no memories of {source}", why=f"{there} does not exist", fix=fix
             )
         scope = scope or ("user" if source == "codex" else "project")
-        known = {one.name: one for one in self.all() if one.scope == scope}
+        known = {one.name: one for one in self.read_all() if one.scope == scope}
         try:
             found = [
-                _apart(one, known, source)
-                for one in foreign_memories.memories(there, scope=scope, label=Path(source).stem)
+                _rename_if_taken(one, known, source)
+                for one in foreign_memories.read_foreign_memories(
+                    there, scope=scope, label=Path(source).stem
+                )
             ]
         except OSError as error:
             why = error.strerror or str(error)
             raise UserError(f"The memories in {there} cannot be read", why=why) from error
-        return self._archive.make(
-            [Put(one) for one in found], why=f"imported from {source}", by="agent"
+        return self._archive.apply(
+            [PutMemory(one) for one in found], why=f"imported from {source}", by="agent"
         )
 
-    def _own(self, change: Change, *, why: str) -> Applied:
+    def _apply_as_person(self, change: MemoryChange, *, why: str) -> AppliedChanges:
         """Apply a change that the user made; raise UserError if it is refused."""
-        done = self._archive.make((change,), why=why, by="person")
+        done = self._archive.apply((change,), why=why, by="person")
         if done.refused:
             raise UserError("The memory was not changed", why="; ".join(done.refused))
         return done
 
 
-def share(home: TravoisHome, project: Project) -> Path:
+def share_with_team(home: TravoisHome, project: Project) -> Path:
     """Create the folder of the team's memories in a repository, and enable it for the user."""
     folder = Path(os.path.realpath(project.root), ".travois", "memory")
     link = home.path / "memory" / project_folder_key(home, project) / "team"
@@ -350,13 +371,13 @@ def share(home: TravoisHome, project: Project) -> Path:
     return folder
 
 
-def _apart(memory: Memory, known: Mapping[str, Memory], source: str) -> Memory:
+def _rename_if_taken(memory: Memory, known: Mapping[str, Memory], source: str) -> Memory:
     """Return the memory under a new name if another memory has its name."""
     there = known.get(memory.name)
     if there is None or there.body == memory.body:
         return memory
-    return replace(memory, name=slug(f"{memory.name[:40]} {Path(source).name[-19:]}"))
+    return replace(memory, name=make_slug(f"{memory.name[:40]} {Path(source).name[-19:]}"))
 
 
-def _scope(change: Change) -> Scope:
-    return change.memory.scope if isinstance(change, Put) else change.scope
+def _find_change_scope(change: MemoryChange) -> MemoryScope:
+    return change.memory.scope if isinstance(change, PutMemory) else change.scope

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from socket import socket
 
     from travois.context.tool_results import ResultRoom
-    from travois.hooks.events import AnyOccasion
-    from travois.hooks.output import Heard
-    from travois.memory.port import Recording
-    from travois.prompt.instruction_text import Found, Kind
-    from travois.skills.skills import Practice
+    from travois.hooks.events import AnyHookEvent
+    from travois.hooks.output import HookDecision
+    from travois.memory.port import MemoryRecorder
+    from travois.prompt.instruction_text import InstructionKind, InstructionSet
+    from travois.skills.skills import SkillRunner
 
 
 # The person, as the engine sees them.
@@ -493,11 +493,11 @@ class Processes(Protocol):
 class InstructionLibrary(Protocol):
     """The instruction files on disk."""
 
-    def load_always(self, also: Mapping[str, Kind] | None = None) -> Found:
+    def load_always(self, also: Mapping[str, InstructionKind] | None = None) -> InstructionSet:
         """Load the instruction files that always apply, and these in addition."""
         ...
 
-    def load_for_paths(self, paths: Iterable[str]) -> Found:
+    def load_for_paths(self, paths: Iterable[str]) -> InstructionSet:
         """Load the instruction files that apply once these paths are used."""
         ...
 
@@ -603,12 +603,12 @@ class Env(Protocol):
         ...
 
     @property
-    def memory(self) -> Recording | None:
+    def memory(self) -> MemoryRecorder | None:
         """The memory for later sessions; none where it is off."""
         ...
 
     @property
-    def skills(self) -> Practice | None:
+    def skills(self) -> SkillRunner | None:
         """The skills that can be used; none where there are none."""
         ...
 
@@ -635,7 +635,7 @@ class Env(Protocol):
         """Show progress while the call runs."""
         ...
 
-    async def fire_hooks(self, occasion: AnyOccasion) -> Heard:
+    async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
         """Fire a hook event of this call and return the decision."""
         ...
 

@@ -20,7 +20,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.facts import Assistant, Decided, Entry, Epoch, Failed, Noted, Result, Sent, User
 from travois.core.models import ModelCard, compute_cost
 from travois.core.tool_names import canonical_call, decode_arguments
-from travois.memory.port import Outcome
+from travois.memory.port import ExtractionOutcome
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, RequestRetrying, UserWarned
 from travois.tools.diff import FilePatch
@@ -200,10 +200,10 @@ def notice_for_event(event: Event) -> NoticeItem | None:
             return NoticeItem("warning", text)
         case Entry(fact=Noted(what="memory", text=text)):
             try:
-                outcome = msgspec.json.decode(text, type=Outcome)
+                outcome = msgspec.json.decode(text, type=ExtractionOutcome)
             except msgspec.DecodeError:  # a log of another version
                 return None
-            return NoticeItem("memory", outcome.told, outcome.diff)
+            return NoticeItem("memory", outcome.summary, outcome.diff)
         case Entry(fact=User(origin="mail", content=content)):
             return NoticeItem(
                 "mail", extract_text(content).partition("\n</mail>")[0][:MAX_MAIL_CHARS]

@@ -15,13 +15,15 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.view import ViewItem
 
-OPENING = "<environment>\n"
-CLOSING = "\n</environment>"
-NONE = "(none)"
-PLANNING = "plan; read only, change nothing, then present a plan to the user with ExitPlanMode"
+ENVIRONMENT_OPENING = "<environment>\n"
+ENVIRONMENT_CLOSING = "\n</environment>"
+NO_VALUE = "(none)"
+PLAN_MODE_TEXT = (
+    "plan; read only, change nothing, then present a plan to the user with ExitPlanMode"
+)
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class Environment(msgspec.Struct, frozen=True):
     """The folder, platform, date and mode of a session."""
 
     cwd: str
@@ -38,50 +40,54 @@ class Surroundings(msgspec.Struct, frozen=True):
     def lines(self) -> dict[str, str]:
         """Return the lines of the note, by label."""
         return {
-            "Folder": plain(self.cwd),
-            "Platform": plain(self.platform),
-            "Date": plain(self.date),
-            "Git branch": plain(self.branch),
-            "Additional folders you may work in": plain(", ".join(self.folders)),
-            "Mode": PLANNING if self.planning else "",
-            "Files you made in /tmp before are in": plain(self.old_tmp),
+            "Folder": escape_line(self.cwd),
+            "Platform": escape_line(self.platform),
+            "Date": escape_line(self.date),
+            "Git branch": escape_line(self.branch),
+            "Additional folders you may work in": escape_line(", ".join(self.folders)),
+            "Mode": PLAN_MODE_TEXT if self.planning else "",
+            "Files you made in /tmp before are in": escape_line(self.old_tmp),
         }
 
 
-def baseline(around: Surroundings) -> User:
+def render_environment(around: Environment) -> User:
     """Render the note that opens a conversation."""
-    return _note({name: value for name, value in around.lines.items() if value})
+    return _build_environment_note({name: value for name, value in around.lines.items() if value})
 
 
-def updated(around: Surroundings, items: Iterable[ViewItem]) -> User | None:
+def render_environment_update(around: Environment, items: Iterable[ViewItem]) -> User | None:
     """Render a note about what changed since the conversation; None if nothing did."""
-    told = _told(items)
+    told = _read_shown_environment(items)
     changed = {
-        name: value or NONE
+        name: value or NO_VALUE
         for name, value in around.lines.items()
-        if value != told.get(name, "").replace(NONE, "")
+        if value != told.get(name, "").replace(NO_VALUE, "")
     }
-    return _note(changed) if changed else None
+    return _build_environment_note(changed) if changed else None
 
 
-def plain(line: str) -> str:
+def escape_line(line: str) -> str:
     """Escape control characters and angle brackets, so that a line stays one line of text."""
     return "".join(c if c.isprintable() and c not in "<>" else f"\\x{ord(c):x}" for c in line)
 
 
-def _note(lines: dict[str, str]) -> User:
+def _build_environment_note(lines: dict[str, str]) -> User:
     body = "\n".join(f"{name}: {value}" for name, value in lines.items())
-    return User((Text(f"{OPENING}{body}{CLOSING}"),), origin="note")
+    return User((Text(f"{ENVIRONMENT_OPENING}{body}{ENVIRONMENT_CLOSING}"),), origin="note")
 
 
-def _told(items: Iterable[ViewItem]) -> dict[str, str]:
+def _read_shown_environment(items: Iterable[ViewItem]) -> dict[str, str]:
     """Return the last value of each label in our own notes, where no one else can add lines."""
     told: dict[str, str] = {}
     for item in items:
         if not isinstance(item.fact, User) or item.fact.origin != "note":
             continue
         for block in item.fact.content:
-            if isinstance(block, Text) and block.text.startswith(OPENING):
-                lines = block.text.removeprefix(OPENING).removesuffix(CLOSING).splitlines()
+            if isinstance(block, Text) and block.text.startswith(ENVIRONMENT_OPENING):
+                lines = (
+                    block.text.removeprefix(ENVIRONMENT_OPENING)
+                    .removesuffix(ENVIRONMENT_CLOSING)
+                    .splitlines()
+                )
                 told.update((n, v) for n, _, v in (line.partition(": ") for line in lines))
     return told

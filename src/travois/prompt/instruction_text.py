@@ -20,103 +20,109 @@ from travois.core.facts import User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.files import front_matter
-from travois.prompt.environment import plain
+from travois.prompt.environment import escape_line
 
-Kind = Literal["Managed", "User", "Project", "Local"]
+InstructionKind = Literal["Managed", "User", "Project", "Local"]
 """The origin of a file, by the names that hooks know."""
-Reason = Literal["session_start", "nested_traversal", "path_glob_match", "include", "compact"]
-TAG = "<instructions>"
-INTRO = (
+LoadReason = Literal["session_start", "nested_traversal", "path_glob_match", "include", "compact"]
+INSTRUCTIONS_TAG = "<instructions>"
+INSTRUCTIONS_INTRO = (
     "How the user and the project want you to work, file by file as they are on disk. Follow them "
     "where they differ from your habits; where two files disagree, the later one takes precedence."
 )
-MOST = 40_000
-SHARE = 5
+MAX_INSTRUCTION_TOKENS = 40_000
+INSTRUCTION_WINDOW_DIVISOR = 5
 """They may take this part of the window."""
-HEAD = 60
+MIN_HEAD_TOKENS = 60
 """A beginning of fewer tokens than this is one line."""
-LINE = 200
-PATTERNS = 1_000
+MAX_HEAD_LINE_CHARS = 200
+MAX_BRACE_EXPANSIONS = 1_000
 """Patterns that the braces of one pattern may expand to."""
-LONGEST = 1_000
-SCOPES = ("paths", "globs", "applyTo")
+MAX_PATTERN_CHARS = 1_000
+SCOPE_KEYS = ("paths", "globs", "applyTo")
 """Keys under which agents write the path patterns of a rule."""
 
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-COMMENT = re.compile(r" {0,3}<!--")
-SPAN = re.compile(r"``[^\n]*?``|`[^`\n]*`")
-IMPORT = re.compile(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
-BRACES = re.compile(r"\{([^{}]*)\}")
+CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+COMMENT_START = re.compile(r" {0,3}<!--")
+CODE_SPAN = re.compile(r"``[^\n]*?``|`[^`\n]*`")
+IMPORT_REFERENCE = re.compile(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
+BRACE_GROUP = re.compile(r"\{([^{}]*)\}")
 
 
-class Instruction(msgspec.Struct, frozen=True):
+class InstructionFile(msgspec.Struct, frozen=True):
     """One instruction file as the model sees it."""
 
     path: str
     text: str
-    kind: Kind
-    reason: Reason = "session_start"
+    kind: InstructionKind
+    reason: LoadReason = "session_start"
     by: str = ""
     """The path of the file that brought it: itself, or the one that imports it."""
 
     @property
-    def mark(self) -> str:
+    def digest(self) -> str:
         """Return a digest of the text, which the text itself cannot contain."""
         return sha256(self.text.encode(errors="replace")).hexdigest()[:16]
 
     @property
-    def start(self) -> str:
+    def header_start(self) -> str:
         """Return the beginning of the header line, the same for every version of the text."""
-        path = plain(self.path).replace('"', "\\x22")
+        path = escape_line(self.path).replace('"', "\\x22")
         return f'<file path="{path}" from="{self.kind.lower()}" '
 
     @property
-    def opening(self) -> str:
+    def header(self) -> str:
         """Return the header line; a conversation that contains it shows this version."""
-        return f'{self.start}sha256="{self.mark}">'
+        return f'{self.header_start}sha256="{self.digest}">'
 
 
-class Found(msgspec.Struct, frozen=True):
+class InstructionSet(msgspec.Struct, frozen=True):
     """Instruction files in order of precedence, and notices about others."""
 
-    files: tuple[Instruction, ...] = ()
+    files: tuple[InstructionFile, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-class Rendered(msgspec.Struct, frozen=True):
+class RenderedInstructions(msgspec.Struct, frozen=True):
     """Instruction files as one text, and the paths of the shortened ones."""
 
     text: str = ""
     cut: tuple[str, ...] = ()
 
 
-def room(window: int) -> int:
+def compute_instruction_budget(window: int) -> int:
     """Return the token limit of all instruction files."""
-    return min(MOST, window // SHARE)
+    return min(MAX_INSTRUCTION_TOKENS, window // INSTRUCTION_WINDOW_DIVISOR)
 
 
-def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
+def render_instructions(files: Sequence[InstructionFile], *, budget: int) -> RenderedInstructions:
     """Render the files in order; if they exceed the budget, the longest are shortened."""
     if not files:
-        return Rendered()
-    heads = _heads(files, budget)
-    parts = [_shown(file, heads.get(file.path)) for file in files]
-    return Rendered("\n".join((TAG, INTRO, *parts, "</instructions>")), tuple(heads))
+        return RenderedInstructions()
+    heads = _allot_head_tokens(files, budget)
+    parts = [_render_instruction(file, heads.get(file.path)) for file in files]
+    return RenderedInstructions(
+        "\n".join((INSTRUCTIONS_TAG, INSTRUCTIONS_INTRO, *parts, "</instructions>")), tuple(heads)
+    )
 
 
-def untold(files: Iterable[Instruction], items: Iterable[ViewItem]) -> tuple[Instruction, ...]:
+def filter_unshown_files(
+    files: Iterable[InstructionFile], items: Iterable[ViewItem]
+) -> tuple[InstructionFile, ...]:
     """Return the files that the conversation does not show in their current version."""
     notes = [
         block.text
         for item in items
         if isinstance(item.fact, User) and item.fact.origin == "note"
         for block in item.fact.content
-        if isinstance(block, Text) and block.text.startswith(TAG)
+        if isinstance(block, Text) and block.text.startswith(INSTRUCTIONS_TAG)
     ]
-    return tuple(file for file in files if file.opening not in _last(notes, file.start))
+    return tuple(
+        file for file in files if file.header not in _find_last_note(notes, file.header_start)
+    )
 
 
-def beginning(lines: Sequence[str], tokens: int) -> int:
+def count_fitting_lines(lines: Sequence[str], tokens: int) -> int:
     """Return how many of these lines fit."""
     for count, line in enumerate(lines):
         tokens -= estimate_tokens(line)
@@ -125,12 +131,12 @@ def beginning(lines: Sequence[str], tokens: int) -> int:
     return len(lines)
 
 
-def _last(notes: list[str], start: str) -> str:
+def _find_last_note(notes: list[str], start: str) -> str:
     """Return the last note that contains a file with this header."""
     return next((note for note in reversed(notes) if start in note), "")
 
 
-def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
+def _allot_head_tokens(files: Sequence[InstructionFile], budget: int) -> dict[str, int]:
     """Return the token limit of each file that is shortened."""
     sizes = {file.path: estimate_tokens(file.text) for file in files}
     cut: list[str] = []
@@ -142,61 +148,63 @@ def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
     return {path: budget // len(cut) for path in cut}
 
 
-def _shown(file: Instruction, tokens: int | None) -> str:
+def _render_instruction(file: InstructionFile, tokens: int | None) -> str:
     body = file.text
     if tokens is not None:
         lines = body.splitlines(keepends=True)
-        count = beginning(lines, tokens) if tokens >= HEAD else 0
-        head = "".join(lines[:count]) or f"{lines[0].rstrip()[:LINE]}\n"
-        body = f"{head}[{count or 1} of {len(lines)} lines. Read {plain(file.path)} for the rest.]"
-    return f"{file.opening}\n{body}\n</file {file.mark}>"
+        count = count_fitting_lines(lines, tokens) if tokens >= MIN_HEAD_TOKENS else 0
+        head = "".join(lines[:count]) or f"{lines[0].rstrip()[:MAX_HEAD_LINE_CHARS]}\n"
+        body = f"{head}[{count or 1} of {len(lines)} lines. Read {escape_line(file.path)} for the rest.]"  # noqa: E501
+    return f"{file.header}\n{body}\n</file {file.digest}>"
 
 
 # --- what a file says -----------------------------------------------------------------------------
 
 
-def uncommented(text: str) -> str:
+def strip_html_comments(text: str) -> str:
     """Return the text without HTML comments that begin a line, except in code."""
-    return "".join(line for line, _ in _lines(text)) if "<!--" in text else text
+    return "".join(line for line, _ in _classify_lines(text)) if "<!--" in text else text
 
 
-def imports(text: str) -> tuple[str, ...]:
+def find_imports(text: str) -> tuple[str, ...]:
     """Return the paths imported as `@path`, except in code."""
-    prose = "".join(line for line, code in _lines(text) if not code) if "@" in text else ""
-    found = (name.replace("\\ ", " ") for name in IMPORT.findall(SPAN.sub("", prose)))
+    prose = "".join(line for line, code in _classify_lines(text) if not code) if "@" in text else ""
+    found = (
+        name.replace("\\ ", " ") for name in IMPORT_REFERENCE.findall(CODE_SPAN.sub("", prose))
+    )
     return tuple(dict.fromkeys(found))
 
 
-def only_imports(text: str) -> bool:
+def has_only_imports(text: str) -> bool:
     """Return whether the text consists of imports only."""
-    return all(IMPORT.fullmatch(word) for word in text.split())
+    return all(IMPORT_REFERENCE.fullmatch(word) for word in text.split())
 
 
-def scope(text: str) -> tuple[str, ...]:
+def parse_scope_patterns(text: str) -> tuple[str, ...]:
     """Return the path patterns in a rule's front matter; empty if it applies everywhere."""
     values = front_matter.parse_front_matter(text).values
-    paths = next((values[key] for key in SCOPES if key in values), ())
+    paths = next((values[key] for key in SCOPE_KEYS if key in values), ())
     listed = front_matter.split_on_commas(paths) if isinstance(paths, str) else paths
     return tuple(glob for word in listed if (glob := word.strip("'\"")))
 
 
-def fits(pattern: str, path: str) -> bool:
+def matches_scope_pattern(pattern: str, path: str) -> bool:
     """Return whether a pattern with `*`, `**` and braces matches the whole path."""
-    return any(_walked(one.split("/"), path.split("/")) for one in _expanded(pattern))
+    return any(_matches_parts(one.split("/"), path.split("/")) for one in _expand_braces(pattern))
 
 
-def _lines(text: str) -> Iterator[tuple[str, bool]]:
+def _classify_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line outside of comments, and whether it is code."""
     fence, comment = "", list[str]()
     for line in text.splitlines(keepends=True):
-        if comment or (not fence and COMMENT.match(line)):
+        if comment or (not fence and COMMENT_START.match(line)):
             comment.append(line)
             if "-->" in line:
                 rest = "".join(comment).partition("-->")[2]
                 comment = []
                 yield from [(rest, False)] if rest.strip() else []
             continue
-        found = FENCE.match(line)
+        found = CODE_FENCE.match(line)
         yield line, bool(fence or found)
         if found and not fence:
             fence = found[1]
@@ -205,11 +213,11 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
     yield from ((line, False) for line in comment)
 
 
-def _expanded(pattern: str) -> list[str]:
-    done, waiting = list[str](), [pattern[:LONGEST]]
-    while waiting and len(done) < PATTERNS:
+def _expand_braces(pattern: str) -> list[str]:
+    done, waiting = list[str](), [pattern[:MAX_PATTERN_CHARS]]
+    while waiting and len(done) < MAX_BRACE_EXPANSIONS:
         one = waiting.pop()
-        if found := BRACES.search(one):
+        if found := BRACE_GROUP.search(one):
             before, after = one[: found.start()], one[found.end() :]
             waiting += (before + choice + after for choice in found[1].split(","))
         else:
@@ -217,7 +225,7 @@ def _expanded(pattern: str) -> list[str]:
     return done
 
 
-def _walked(pattern: list[str], path: list[str]) -> bool:
+def _matches_parts(pattern: list[str], path: list[str]) -> bool:
     """Match a path in time linear in the pattern, by following all readings at once."""
     at = {0}
     for part in pattern:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import msgspec
 
 from travois.files import front_matter
-from travois.skills.command_text import YES, said
+from travois.skills.command_text import TRUE_WORDS, join_front_matter_value
 
-DEFAULT = "default"
-CODING = ("How to work\n", "Speaking\n")
+DEFAULT_STYLE = "default"
+CODING_SECTIONS = ("How to work\n", "Speaking\n")
 """Beginnings of the sections of our system prompt that a style may replace."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class OutputStyle(msgspec.Struct, frozen=True):
     """One output style, and whether it keeps the coding instructions."""
 
     name: str
@@ -29,21 +29,21 @@ class Style(msgspec.Struct, frozen=True):
     origin: str = ""
 
 
-def parse(name: str, text: str, *, origin: str) -> Style:
+def parse_style(name: str, text: str, *, origin: str) -> OutputStyle:
     """Parse a style file."""
     head = front_matter.parse_front_matter(text)
-    values = {key: said(value).strip() for key, value in head.values.items()}
-    return Style(
+    values = {key: join_front_matter_value(value).strip() for key, value in head.values.items()}
+    return OutputStyle(
         name=values.get("name") or name,
         text=head.body.strip() if head.values else text.strip(),
         description=values.get("description", ""),
-        coding=values.get("keep-coding-instructions", "").lower() in YES,
-        forced=values.get("force-for-plugin", "").lower() in YES,
+        coding=values.get("keep-coding-instructions", "").lower() in TRUE_WORDS,
+        forced=values.get("force-for-plugin", "").lower() in TRUE_WORDS,
         origin=origin,
     )
 
 
-def wishes(*, language: str = "", commit: str = "", pr: str = "") -> str:
+def render_user_preferences(*, language: str = "", commit: str = "", pr: str = "") -> str:
     """Render the user's language and attribution preferences for the end of the system prompt."""
     told = (
         f"Answer in {language}, whatever language files and tools use." if language else "",
@@ -53,8 +53,10 @@ def wishes(*, language: str = "", commit: str = "", pr: str = "") -> str:
     return "\n\n".join(filter(None, told))
 
 
-def styled(system: str, style: Style) -> str:
+def apply_style(system: str, style: OutputStyle) -> str:
     """Apply a style to a system prompt."""
     parts = system.split("\n\n")
-    kept = parts if style.coding else [part for part in parts if not part.startswith(CODING)]
+    kept = (
+        parts if style.coding else [part for part in parts if not part.startswith(CODING_SECTIONS)]
+    )
     return "\n\n".join((*kept, style.text))

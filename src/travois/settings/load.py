@@ -44,7 +44,7 @@ from travois.settings.validate import (
     validate_layer,
 )
 from travois.skills import skill_files
-from travois.skills.plugins import installed, plugins, wished
+from travois.skills.plugins import find_installed_plugins, load_plugins, parse_plugin_settings
 
 ETC_FOLDER = Path("/etc")
 COMMAND_LINE = "command line"
@@ -234,9 +234,9 @@ class _SettingsMerge:
     def _add_plugins(self) -> tuple[Plugin, ...]:
         """Add the hooks of plugins and note what workspace skills ask for; return the plugins."""
         root, keeps = self.where.root, str(self.where.home.path / "plugin-data")
-        wishes = wished(self.values, keeps=keeps)
-        more, missing = installed(self.installed, wishes.enabled, root)
-        found, notices = plugins(
+        wishes = parse_plugin_settings(self.values, keeps=keeps)
+        more, missing = find_installed_plugins(self.installed, wishes.enabled, root)
+        found, notices = load_plugins(
             as_text_list(self.values["plugins"]), root, more=more, wishes=wishes
         )
         self.notices += (*missing, *notices)
@@ -244,7 +244,7 @@ class _SettingsMerge:
             level = "project" if is_inside(plugin.folder, self.where.root) else "user"
             for path, tree in plugin.hooks:
                 self.add_layer(SettingsLayer(path, {}, level=level, hooks=tree))
-        fresh = skill_files.wishes(self.where.root, self.where.cwd, found)
+        fresh = skill_files.list_skill_requests(self.where.root, self.where.cwd, found)
         fresh = (
             *fresh,
             *agent_files.list_agent_hook_requests(self.where.root, self.where.cwd),

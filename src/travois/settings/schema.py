@@ -8,7 +8,7 @@ import msgspec
 
 from travois.context.layers import ContextLayers, IdlePolicy, NotesMode
 from travois.core.models import Effort
-from travois.memory.memory import Consent
+from travois.memory.memory import MemoryConsent
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.permissions.rules import PermissionRule
 from travois.sandbox.tool_chains import ToolChainName
@@ -294,9 +294,9 @@ class MailSettings(SettingsGroup, frozen=True):
 class MemoryConsentSettings(SettingsGroup, frozen=True):
     """Consent to new memories, by scope."""
 
-    project: Consent = "auto"
-    user: Consent = "auto"
-    team: Consent = "ask"
+    project: MemoryConsent = "auto"
+    user: MemoryConsent = "auto"
+    team: MemoryConsent = "ask"
 
 
 class DreamingSettings(SettingsGroup, frozen=True):

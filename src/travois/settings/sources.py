@@ -21,7 +21,7 @@ from travois.settings.validate import (
     find_nearest_word,
     parse_settings,
 )
-from travois.skills.plugins import within
+from travois.skills.plugins import list_plugin_folders
 
 VARIABLE_PREFIX = "TRAVOIS_"
 FOREIGN_VARIABLES = {
@@ -118,7 +118,7 @@ def read_level_files(
 
 def _plugin_layer(folder: Path, level: SettingsLevel) -> Iterator[SettingsLayer]:
     """Yield the plugins in a folder, as if its settings named them."""
-    if found := within(str(folder)):
+    if found := list_plugin_folders(str(folder)):
         yield SettingsLayer(str(folder), {"plugins": found}, level=level)
 
 

@@ -17,27 +17,27 @@ from msgspec.structs import replace
 from travois.files import front_matter
 from travois.files.front_matter import parse_nested_value
 
-TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
+TYPED_COMMAND = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """A command as typed at the prompt: its name, and the rest."""
-INSERT = (
+INSERT_PATTERN = (
     r"(?sm)^```!\s*\n(?P<block>.*?)^```\s*$"
     r"|(?<![^\s])!`(?P<line>[^`\n]+)`"
     r"|(?<![^\s])@(?P<file>[\w./~-]*\w)"
 )
-PLACE = (
+PLACEHOLDER_PATTERN = (
     r"\\\$|\$ARGUMENTS\[(?P<nth>\d+)\]|\$ARGUMENTS\b|\$(?P<digit>\d+)"
     r"|\$\{(?P<variable>[A-Z_]+)\}|\$(?P<name>[A-Za-z_][\w-]*)"
 )
-ALL = "$ARGUMENTS"
-FIRST_PARAGRAPH = 100
+ALL_ARGUMENTS = "$ARGUMENTS"
+MAX_ABOUT_CHARS = 100
 """Characters of a body that serve as a missing description."""
-YES = ("true", "yes", "on", "1")
-NO = ("false", "no", "off", "0")
-Whose = Literal["claude", "opencode", "codex"]
+TRUE_WORDS = ("true", "yes", "on", "1")
+FALSE_WORDS = ("false", "no", "off", "0")
+SourceAgent = Literal["claude", "opencode", "codex"]
 """The agent that a file was written for."""
 
 
-class Custom(msgspec.Struct, frozen=True):
+class CustomCommand(msgspec.Struct, frozen=True):
     """One command or skill; `first` is the number of its first argument, 0 or 1."""
 
     name: str
@@ -81,23 +81,23 @@ class Custom(msgspec.Struct, frozen=True):
     """The shell for commands in its text: the usual one if empty, none if `off`."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class CommandPart(msgspec.Struct, frozen=True):
     """A part of an expanded command: text, a shell command to run, or a file to read."""
 
     text: str
     kind: Literal["text", "command", "file"] = "text"
 
 
-def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
+def parse_prompt_file(text: str, *, origin: str, whose: SourceAgent = "claude") -> CustomCommand:
     """Parse a command or skill file; invalid front matter is ignored."""
     head = front_matter.parse_front_matter(text)
-    values = {key: said(value).strip() for key, value in head.values.items()}
+    values = {key: join_front_matter_value(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
     hooks = parse_nested_value(text, "hooks") if "hooks" in head.lines else None
     subtask = values.get("subtask", "true" if whose == "opencode" and "agent" in values else "")
-    apart = values.get("context") == "fork" or subtask.lower() in YES
-    return Custom(
+    apart = values.get("context") == "fork" or subtask.lower() in TRUE_WORDS
+    return CustomCommand(
         name=values.get("name", ""),
         body=head.body.strip() if head.lines else text.strip(),
         description=values.get("description", ""),
@@ -107,10 +107,10 @@ def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
         when=values.get("when_to_use", ""),
         allowed=values.get("allowed-tools", ""),
         denied=values.get("disallowed-tools", ""),
-        automatic=values.get("disable-model-invocation", "").lower() not in YES,
-        typed=values.get("user-invocable", "").lower() not in NO,
+        automatic=values.get("disable-model-invocation", "").lower() not in TRUE_WORDS,
+        typed=values.get("user-invocable", "").lower() not in FALSE_WORDS,
         agent=(values.get("agent") or "general") if apart else "",
-        background=apart and values.get("background", "").lower() in YES,
+        background=apart and values.get("background", "").lower() in TRUE_WORDS,
         hooks={str(key): value for key, value in hooks.items()} if _is_table(hooks) else {},
         model="" if values.get("model") == "inherit" else values.get("model", ""),
         effort=values.get("effort", ""),
@@ -118,67 +118,88 @@ def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
     )
 
 
-def parse(name: str, text: str, *, origin: str, whose: Whose = "claude") -> Custom:
+def parse_command(
+    name: str, text: str, *, origin: str, whose: SourceAgent = "claude"
+) -> CustomCommand:
     """Parse a command file; the model may use those that have a description."""
-    told = read(text, origin=origin, whose=whose)
-    about = told.description or " ".join(told.body.split())[:FIRST_PARAGRAPH]
+    told = parse_prompt_file(text, origin=origin, whose=whose)
+    about = told.description or " ".join(told.body.split())[:MAX_ABOUT_CHARS]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
     known = told.automatic and bool(told.description) and whose == "claude"
     return replace(told, name=name, description=about, first=first, automatic=known)
 
 
-def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custom:
+def parse_command_table(name: str, table: Mapping[str, object], *, origin: str) -> CustomCommand:
     """Parse a TOML command with `prompt` and `description`, and convert its placeholders."""
-    body = str(table.get("prompt") or "").strip().replace("{{args}}", ALL)
+    body = str(table.get("prompt") or "").strip().replace("{{args}}", ALL_ARGUMENTS)
     body = re.sub(r"@\{([^{}\n]+)\}", r"@\1", re.sub(r"!\{([^{}\n]+)\}", r"!`\1`", body))
     about = str(table.get("description") or "")
-    return Custom(name, body, about, origin=origin, automatic=False)
+    return CustomCommand(name, body, about, origin=origin, automatic=False)
 
 
-def filled(custom: Custom, typed: str, variables: Mapping[str, str]) -> tuple[Part, ...]:
+def fill_command(
+    custom: CustomCommand, typed: str, variables: Mapping[str, str]
+) -> tuple[CommandPart, ...]:
     """Fill in the arguments; their text is never run as a command or read as a file."""
     body = custom.body
-    if not any(_takes(found, custom) for found in re.finditer(PLACE, body)) and typed:
-        body = f"{body}\n\nARGUMENTS: {ALL}"
-    return tuple(_parts(body, lambda text: _fill(text, custom, typed=typed, variables=variables)))
+    if (
+        not any(_takes_arguments(found, custom) for found in re.finditer(PLACEHOLDER_PATTERN, body))
+        and typed
+    ):
+        body = f"{body}\n\nARGUMENTS: {ALL_ARGUMENTS}"
+    return tuple(
+        _split_inserts(
+            body, lambda text: _fill_placeholders(text, custom, typed=typed, variables=variables)
+        )
+    )
 
 
-def _parts(body: str, fill: Callable[[str], str]) -> Iterator[Part]:
+def _split_inserts(body: str, fill: Callable[[str], str]) -> Iterator[CommandPart]:
     end = 0
-    for found in re.finditer(INSERT, body):
-        yield Part(fill(body[end : found.start()]))
+    for found in re.finditer(INSERT_PATTERN, body):
+        yield CommandPart(fill(body[end : found.start()]))
         command = found["block"] or found["line"]
-        yield Part(fill(command), "command") if command else Part(found["file"], "file")
+        yield (
+            CommandPart(fill(command), "command") if command else CommandPart(found["file"], "file")
+        )
         end = found.end()
-    yield Part(fill(body[end:]))
+    yield CommandPart(fill(body[end:]))
 
 
-def _fill(text: str, custom: Custom, *, typed: str, variables: Mapping[str, str]) -> str:
-    words = _words(typed)
+def _fill_placeholders(
+    text: str, custom: CustomCommand, *, typed: str, variables: Mapping[str, str]
+) -> str:
+    words = _split_arguments(typed)
 
-    def put(found: re.Match[str]) -> str:
+    def replace_placeholder(found: re.Match[str]) -> str:
         if found[0] == "\\$":
             return "$"
         if found["variable"]:
             return variables.get(found["variable"], found[0])
         if found["name"]:
             name = found["name"]
-            return _nth(words, custom.names.index(name)) if name in custom.names else found[0]
+            return (
+                _pick_argument(words, custom.names.index(name))
+                if name in custom.names
+                else found[0]
+            )
         if found["nth"]:
-            return _nth(words, int(found["nth"]))
-        return _nth(words, int(found["digit"]) - custom.first) if found["digit"] else typed
+            return _pick_argument(words, int(found["nth"]))
+        return (
+            _pick_argument(words, int(found["digit"]) - custom.first) if found["digit"] else typed
+        )
 
-    return re.sub(PLACE, put, text)
+    return re.sub(PLACEHOLDER_PATTERN, replace_placeholder, text)
 
 
-def _takes(found: re.Match[str], custom: Custom) -> bool:
+def _takes_arguments(found: re.Match[str], custom: CustomCommand) -> bool:
     """Return whether a placeholder stands for arguments."""
     if found["name"]:
         return found["name"] in custom.names
     return found[0] != "\\$" and not found["variable"]
 
 
-def _words(typed: str) -> list[str]:
+def _split_arguments(typed: str) -> list[str]:
     try:
         from shlex import split
 
@@ -187,11 +208,11 @@ def _words(typed: str) -> list[str]:
         return typed.split()
 
 
-def _nth(words: list[str], place: int) -> str:
+def _pick_argument(words: list[str], place: int) -> str:
     return words[place] if 0 <= place < len(words) else ""
 
 
-def said(value: front_matter.FrontMatterValue | None) -> str:
+def join_front_matter_value(value: front_matter.FrontMatterValue | None) -> str:
     """Join a front matter value to one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
 

@@ -14,7 +14,7 @@ from travois.agents.child import FORK_STATE
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
-from travois.hooks.fire import join
+from travois.hooks.fire import add_hooks
 from travois.permissions.rules import (
     PermissionRule,
     explain_unenforceable_rule,
@@ -24,32 +24,34 @@ from travois.permissions.rules import (
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import ToolError
 from travois.ports.world import UserWarned
-from travois.prompt.briefing import skills
-from travois.skills.command_text import Custom, Part, filled
-from travois.skills.skill_text import shown
-from travois.skills.skills import ASKED, USED, Used
+from travois.prompt.briefing import list_available_skills
+from travois.skills.command_text import CommandPart, CustomCommand, fill_command
+from travois.skills.skill_text import render_skill
+from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX, SkillResult
 
-EFFORT = "high"
+DEFAULT_EFFORT = "high"
 """The effort of a model without a setting."""
-INLINE = "ignored without `context: fork`: a change would invalidate the prompt cache"
-PIPED = re.compile(r"[|;&]+")
-BENIGN = re.compile(r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\[")
+FORK_ONLY_WARNING = "ignored without `context: fork`: a change would invalidate the prompt cache"
+PIPE_SEPARATORS = re.compile(r"[|;&]+")
+HARMLESS_EXIT_1 = re.compile(
+    r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\["
+)
 """Programs that end with 1 to say that there is nothing, or a difference."""
-GRANT = "skill "
+TURN_RULE_ORIGIN = "skill "
 """The prefix of the origin of a rule that holds for one turn only."""
 
 
-class Practitioner:
+class AgentSkillRunner:
     """The skill interface of one agent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    async def use(self, name: str, args: str, *, call: str) -> Used:
+    async def use(self, name: str, args: str, *, call: str) -> SkillResult:
         """Use a skill; raise `ToolError` if it is unknown or only for the user."""
         agent = self._agent
-        known = {skill.name: skill for skill in skills(agent).skills}
-        asked = agent.session.state.get(ASKED) == name
+        known = {skill.name: skill for skill in list_available_skills(agent).skills}
+        asked = agent.session.state.get(REQUESTED_SKILL_STATE) == name
         if name not in known or not (known[name].automatic or asked):
             there = ", ".join(one.name for one in known.values() if one.automatic) or "none"
             why = "Only the user can use this skill." if name in known else "Unknown skill."
@@ -60,33 +62,35 @@ class Practitioner:
             and agent.team.children is not None
             and not agent.session.state.get(FORK_STATE)
         ):
-            return await _delegated(agent, skill, args, call=call)
-        text = shown(skill, await expanded(agent, skill, args))
-        return Used(text, changes=(Changed(f"{USED}{name}", text),))
+            return await _delegate_skill(agent, skill, args, call=call)
+        text = render_skill(skill, await expand_command(agent, skill, args))
+        return SkillResult(text, changes=(Changed(f"{SKILL_STATE_PREFIX}{name}", text),))
 
 
-async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
+async def preload_skills(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
     """Add the text of these skills to a new subagent; warn the parent about failures."""
     known = agent.prompt.skills.load_always().skills if agent.prompt.skills is not None else ()
     by_name = {skill.name: skill for skill in known if skill.automatic}
     for name in names:
         try:
             skill = by_name[name]
-            text = shown(skill, await expanded(agent, skill, ""))
+            text = render_skill(skill, await expand_command(agent, skill, ""))
         except (KeyError, ToolError) as why:
             reason = "unknown skill" if isinstance(why, KeyError) else why
             parent.session.emit(UserWarned(f"skill {name} was not preloaded: {reason}"))
             continue
         agent.session.append(User((Text(text),), origin="note"))
-        agent.session.append(Changed(f"{USED}{name}", text))
+        agent.session.append(Changed(f"{SKILL_STATE_PREFIX}{name}", text))
 
 
-async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Used:
+async def _delegate_skill(
+    agent: Agent, skill: CustomCommand, args: str, *, call: str
+) -> SkillResult:
     """Let a subagent carry out a skill."""
     assert agent.team.children is not None
     kinds = {kind.casefold(): kind for kind in agent.team.children.kinds}
     kind = kinds.get(skill.agent.casefold(), "general")
-    text = await expanded(agent, skill, args)
+    text = await expand_command(agent, skill, args)
     what = f"skill {skill.name}"
     order = AgentOrder(
         prompt=text,
@@ -99,36 +103,47 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
     )
     report = await agent.team.children.start(order)
     if report.state == "running":
-        return Used(f"Started in the background as agent {report.id}. It reports when it is done.")
+        return SkillResult(
+            f"Started in the background as agent {report.id}. It reports when it is done."
+        )
     told = f"[agent {report.id}: {report.state}]\n{report.text}"
-    return Used(told, error=report.state == "failed")
+    return SkillResult(told, error=report.state == "failed")
 
 
-async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
+async def expand_command(agent: Agent, custom: CustomCommand, typed: str) -> str:
     """Expand a skill or command; raise `ToolError` if a command in it may not run."""
-    grant(agent, custom)
+    grant_turn_rights(agent, custom)
     epoch = agent.session.view.epoch
     variables = {
-        "CLAUDE_SESSION_ID": _id(agent) if "SESSION_ID" in custom.body else "",
+        "CLAUDE_SESSION_ID": _find_session_id(agent) if "SESSION_ID" in custom.body else "",
         "CLAUDE_PROJECT_DIR": agent.world.root,
-        "CLAUDE_EFFORT": (epoch.model.effort if epoch else "") or EFFORT,
-        **_places(custom),
+        "CLAUDE_EFFORT": (epoch.model.effort if epoch else "") or DEFAULT_EFFORT,
+        **_build_folder_variables(custom),
     }
-    parts = [await _told(agent, part, custom) for part in filled(custom, typed, variables)]
+    parts = [
+        await _expand_part(agent, part, custom) for part in fill_command(custom, typed, variables)
+    ]
     return "".join(parts).strip()
 
 
-def grant(agent: Agent, custom: Custom) -> None:
+def grant_turn_rights(agent: Agent, custom: CustomCommand) -> None:
     """Grant the rules of a skill until the turn ends, and read access to its files."""
-    rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
+    rules = [
+        *_parse_skill_rules(agent, custom, "deny"),
+        *_parse_skill_rules(agent, custom, "allow"),
+    ]
     wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
     skill = custom.origin.endswith("SKILL.md")
-    if wanted and not custom.agent and f"{USED}{custom.name}" not in agent.session.state:
-        agent.session.emit(UserWarned(f"{custom.origin}: {wanted} {INLINE}"))
+    if (
+        wanted
+        and not custom.agent
+        and f"{SKILL_STATE_PREFIX}{custom.name}" not in agent.session.state
+    ):
+        agent.session.emit(UserWarned(f"{custom.origin}: {wanted} {FORK_ONLY_WARNING}"))
     hooks = msgspec.json.encode(custom.hooks).decode()
-    for name, place in _places(custom).items():
+    for name, place in _build_folder_variables(custom).items():
         hooks = hooks.replace(f"${{{name}}}", msgspec.json.encode(place).decode()[1:-1])
-    join(agent, msgspec.json.decode(hooks, type=dict[str, object]), origin=custom.origin)
+    add_hooks(agent, msgspec.json.decode(hooks, type=dict[str, object]), origin=custom.origin)
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
     seen = agent.permissions.guard.readable
     files = (folder,) if custom.trusted and skill and folder not in seen else ()
@@ -139,7 +154,7 @@ def grant(agent: Agent, custom: Custom) -> None:
     )
 
 
-def _places(custom: Custom) -> dict[str, str]:
+def _build_folder_variables(custom: CustomCommand) -> dict[str, str]:
     """Return the folder variables that a skill's text may use."""
     places = {"CLAUDE_SKILL_DIR": os.path.dirname(custom.origin)}
     if custom.plugin:
@@ -147,13 +162,13 @@ def _places(custom: Custom) -> dict[str, str]:
     return places | ({"CLAUDE_PLUGIN_DATA": custom.keeps} if custom.keeps else {})
 
 
-def _rules(
-    agent: Agent, custom: Custom, effect: Literal["allow", "deny"]
+def _parse_skill_rules(
+    agent: Agent, custom: CustomCommand, effect: Literal["allow", "deny"]
 ) -> Iterator[PermissionRule]:
     """Yield the permission rules of a skill; invalid ones are reported and ignored."""
     for text in split_rules(custom.allowed if effect == "allow" else custom.denied):
         try:
-            rule = parse_permission_rule(text, effect, origin=f"{GRANT}{custom.name}")
+            rule = parse_permission_rule(text, effect, origin=f"{TURN_RULE_ORIGIN}{custom.name}")
         except ValueError as error:
             agent.session.emit(UserWarned(f"{custom.origin}: rule {text} is ignored: {error}"))
             continue
@@ -161,22 +176,24 @@ def _rules(
             yield rule
 
 
-def lapse(agent: Agent) -> None:
+def revoke_turn_rights(agent: Agent) -> None:
     """Revoke what skills were granted for the finished turn."""
     rules = tuple(
-        rule for rule in agent.permissions.guard.rules if not rule.origin.startswith(GRANT)
+        rule
+        for rule in agent.permissions.guard.rules
+        if not rule.origin.startswith(TURN_RULE_ORIGIN)
     )
     agent.permissions.guard = replace(agent.permissions.guard, rules=rules)
-    if agent.session.state.get(ASKED):
-        agent.session.append(Changed(ASKED, ""))
+    if agent.session.state.get(REQUESTED_SKILL_STATE):
+        agent.session.append(Changed(REQUESTED_SKILL_STATE, ""))
 
 
-def _id(agent: Agent) -> str:
+def _find_session_id(agent: Agent) -> str:
     opened = (e.fact.session for e in agent.session.all_entries() if isinstance(e.fact, Opened))
     return list(opened)[-1]
 
 
-async def _told(agent: Agent, part: Part, custom: Custom) -> str:
+async def _expand_part(agent: Agent, part: CommandPart, custom: CustomCommand) -> str:
     """Return the text of one part: run its command or read its file if needed."""
     from travois.engine.tool_calls import run_preapproved_tool
 
@@ -201,6 +218,8 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
         if part.kind == "file":
             return f"@{part.text}"
         ending, _, rest = str(refusal).partition("\n")
-        if ending == "Exit code 1" and BENIGN.match(PIPED.split(part.text)[-1].strip()):
+        if ending == "Exit code 1" and HARMLESS_EXIT_1.match(
+            PIPE_SEPARATORS.split(part.text)[-1].strip()
+        ):
             return rest.strip()
         raise ToolError(f"`{part.text.strip()}` in {custom.origin}: {refusal}") from None

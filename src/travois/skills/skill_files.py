@@ -16,28 +16,33 @@ from msgspec.structs import replace
 
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_config_folder
 from travois.permissions.paths import is_inside
-from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
+from travois.prompt.instruction_files import (
+    SYSTEM_CONFIG_FOLDER,
+    list_folder_chain,
+    open_exact_path,
+    read_plain_text,
+)
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
 from travois.settings.trust import describe_hook_request, digest_request
-from travois.skills.command_files import commands
-from travois.skills.command_text import Custom
-from travois.skills.skill_text import SHARE, Known, parse
+from travois.skills.command_files import load_commands
+from travois.skills.command_text import CustomCommand
+from travois.skills.skill_text import SKILL_LIST_SHARE, LoadedSkills, parse_skill
 
-AGENTS = (
+AGENT_FOLDERS = (
     *(".travois", CLAUDE.folder, ".agents"),
     *(one.folder for one in (CODEX, OPENCODE, GEMINI, QWEN)),
     *(".kimi-code", ".goose"),
 )
 """Folders of a project, or of a person, in which agents keep what belongs to them."""
-FILE = "SKILL.md"
-MOST = 300
+SKILL_FILE = "SKILL.md"
+MAX_SKILL_FILES = 300
 """Skills read from one folder, at most."""
-LONGEST = 200_000
+MAX_SKILL_CHARS = 200_000
 """Characters read of one skill, at most."""
 
 
-class Shelf(msgspec.Struct, frozen=True):
+class SkillFolder(msgspec.Struct, frozen=True):
     """A folder of skills."""
 
     folder: str
@@ -53,7 +58,7 @@ class Shelf(msgspec.Struct, frozen=True):
     keeps: str = ""
 
 
-class Places(msgspec.Struct, frozen=True):
+class SkillPlaces(msgspec.Struct, frozen=True):
     """The folders and settings that decide which skills a session has."""
 
     home: TravoisHome
@@ -64,12 +69,12 @@ class Places(msgspec.Struct, frozen=True):
     levels: tuple[str, ...] = ("user", "project", "local")
     plugins: tuple[Plugin, ...] = ()
     environ: Mapping[str, str] = os.environ
-    etc: Path = ETC
+    etc: Path = SYSTEM_CONFIG_FOLDER
     only: tuple[str, ...] | None = None
     """The names of those that are wanted; none means all."""
     overrides: Mapping[str, str] = {}
     """The visibility of a skill for the model, by name."""
-    share: float = SHARE
+    share: float = SKILL_LIST_SHARE
     """The part of the window that their list may take."""
     width: int = 0
     """Characters of a description, at most; 0 for the default."""
@@ -80,33 +85,35 @@ class Places(msgspec.Struct, frozen=True):
 class DiskSkills:
     """A reader of skills that always reads the current state."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SkillPlaces) -> None:
         self._places = places
 
-    def load_always(self, near: Collection[str] = ()) -> Known:
+    def load_always(self, near: Collection[str] = ()) -> LoadedSkills:
         """Load all skills: of the machine, the user, folders down to this one, `near` and plugins.
 
         Of several skills with one name the first wins; one of a nested folder is also available
         under the folder's name.
         """
-        found, notices, seen = dict[str, Custom](), list[str](), set[str]()
-        for shelf in self._shelves(near):
-            for skill in _shelved(shelf, notices, seen):
+        found, notices, seen = dict[str, CustomCommand](), list[str](), set[str]()
+        for shelf in self._list_folders(near):
+            for skill in _read_skill_folder(shelf, notices, seen):
                 name = skill.name
                 if name in found and shelf.nested:
                     name = f"{shelf.nested}:{name}"
-                found.setdefault(name, self._judged(replace(skill, name=name), shelf))
-        for custom in self._commands():
+                found.setdefault(
+                    name, self._strip_untrusted_rights(replace(skill, name=name), shelf)
+                )
+        for custom in self._load_commands():
             found.setdefault(custom.name, custom)
         only = self._places.only
         named = (one for one in found.values() if only is None or one.name in only)
-        wanted = (one for skill in named if (one := self._overridden(skill)))
-        return Known(tuple(wanted), tuple(notices), self._places.share)
+        wanted = (one for skill in named if (one := self._apply_override(skill)))
+        return LoadedSkills(tuple(wanted), tuple(notices), self._places.share)
 
-    def _commands(self) -> Iterator[Custom]:
+    def _load_commands(self) -> Iterator[CustomCommand]:
         """Yield the commands that the model may use like skills."""
         here = self._places
-        found, _ = commands(
+        found, _ = load_commands(
             here.home,
             here.root,
             here.cwd,
@@ -126,23 +133,25 @@ class DiskSkills:
             folder
             for path in paths
             if path.startswith(f"{here}/")
-            for folder in chain(os.path.dirname(path), here)[1:]
+            for folder in list_folder_chain(os.path.dirname(path), here)[1:]
         )
-        return tuple(f for f in folders if any(os.path.isdir(s.folder) for s in self._in(f)))
+        return tuple(
+            f for f in folders if any(os.path.isdir(s.folder) for s in self._list_agent_folders(f))
+        )
 
-    def _shelves(self, near: Collection[str]) -> Iterator[Shelf]:
+    def _list_folders(self, near: Collection[str]) -> Iterator[SkillFolder]:
         here = self._places
-        yield Shelf(str(here.etc / "travois/skills"))
-        yield Shelf(str(here.etc / "claude-code/.claude/skills"))
+        yield SkillFolder(str(here.etc / "travois/skills"))
+        yield SkillFolder(str(here.etc / "claude-code/.claude/skills"))
         if "user" in here.levels:
-            yield from map(Shelf, personal_folders(here.home, here.environ))
+            yield from map(SkillFolder, list_personal_folders(here.home, here.environ))
         if "project" in here.levels:
-            for folder in (*chain(here.cwd, here.root), *near):
-                yield from self._in(folder)
+            for folder in (*list_folder_chain(here.cwd, here.root), *near):
+                yield from self._list_agent_folders(folder)
         for plugin in here.plugins:
             ours = not is_inside(plugin.folder, here.root)
             for folder in plugin.skills:
-                yield Shelf(
+                yield SkillFolder(
                     folder,
                     plugin.folder,
                     ours=ours,
@@ -151,14 +160,14 @@ class DiskSkills:
                     keeps=plugin.keeps,
                 )
 
-    def _in(self, folder: str) -> Iterator[Shelf]:
+    def _list_agent_folders(self, folder: str) -> Iterator[SkillFolder]:
         here = self._places
         held, nested = "" if here.trusted else here.root, os.path.basename(folder)
         nested = nested if folder != here.root else ""
-        for name in AGENTS:
-            yield Shelf(os.path.join(folder, name, "skills"), held, ours=False, nested=nested)
+        for name in AGENT_FOLDERS:
+            yield SkillFolder(os.path.join(folder, name, "skills"), held, ours=False, nested=nested)
 
-    def _overridden(self, skill: Custom) -> Custom | None:
+    def _apply_override(self, skill: CustomCommand) -> CustomCommand | None:
         """Apply the settings of a skill; return None if they disable it."""
         here = self._places
         width = here.width or len(skill.description)
@@ -174,13 +183,17 @@ class DiskSkills:
             case _:
                 return skill
 
-    def _judged(self, skill: Custom, shelf: Shelf) -> Custom:
+    def _strip_untrusted_rights(self, skill: CustomCommand, shelf: SkillFolder) -> CustomCommand:
         """Remove the rights that need trust from a skill of the workspace."""
         skill = replace(skill, plugin=shelf.plugin, keeps=shelf.keeps)
         if shelf.ours:
             return skill
         here = self._places
-        allowed = skill.allowed if digest_request(_wish(skill, here.root)) in here.agreed else ""
+        allowed = (
+            skill.allowed
+            if digest_request(_describe_skill_request(skill, here.root)) in here.agreed
+            else ""
+        )
         heard = (
             digest_request(describe_hook_request(skill.origin, skill.hooks, (here.root,)))
             in here.agreed
@@ -189,42 +202,48 @@ class DiskSkills:
         return replace(skill, allowed=allowed, hooks=hooks, trusted=here.trusted)
 
 
-def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
+def list_skill_requests(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
     """Yield a line for each right that a project's skills ask for."""
     inner = [folder for one in plugins if is_inside(one.folder, root) for folder in one.skills]
-    outer = [os.path.join(f, name, "skills") for f in chain(cwd, root) for name in AGENTS]
+    outer = [
+        os.path.join(f, name, "skills")
+        for f in list_folder_chain(cwd, root)
+        for name in AGENT_FOLDERS
+    ]
     for folder in (*outer, *inner):
-        for skill in _shelved(Shelf(folder), [], set()):
+        for skill in _read_skill_folder(SkillFolder(folder), [], set()):
             if skill.allowed:
-                yield _wish(skill, root)
+                yield _describe_skill_request(skill, root)
             if skill.hooks:
                 yield describe_hook_request(skill.origin, skill.hooks, (root,))
 
 
-def _wish(skill: Custom, root: str) -> str:
+def _describe_skill_request(skill: CustomCommand, root: str) -> str:
     return f"skill: {os.path.relpath(skill.origin, root)} allows itself {skill.allowed}"
 
 
-def personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
+def list_personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield where the user's own skills may lie."""
     yield str(home.path / "skills")
     yield from CLAUDE.home_paths(environ, "skills")
     person = environ.get("HOME", "")
     if not person:
         return
-    yield from (os.path.join(person, name, "skills") for name in AGENTS)
+    yield from (os.path.join(person, name, "skills") for name in AGENT_FOLDERS)
     if config := find_config_folder(environ, OPENCODE.variable, OPENCODE.base):
         yield from (str(config / name / "skills") for name in (OPENCODE.inner, "agents"))
 
 
-def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custom]:
+def _read_skill_folder(
+    shelf: SkillFolder, notices: list[str], seen: set[str]
+) -> Iterator[CustomCommand]:
     """Yield the skills of a folder, each file once; ignored ones become notices."""
     try:
-        names = sorted(os.listdir(shelf.folder))[:MOST]
+        names = sorted(os.listdir(shelf.folder))[:MAX_SKILL_FILES]
     except OSError:
         return
-    for name in [""] if FILE in names else names:
-        path = os.path.join(shelf.folder, name, FILE)
+    for name in [""] if SKILL_FILE in names else names:
+        path = os.path.join(shelf.folder, name, SKILL_FILE)
         real = os.path.realpath(path)
         if name.startswith(".") or real in seen or not os.path.isfile(real):
             continue
@@ -233,11 +252,11 @@ def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custo
             notices.append(f"{path} is ignored: it links outside {shelf.held}")
             continue
         try:
-            text = plain_text(real, opener=exactly)[:LONGEST]
+            text = read_plain_text(real, opener=open_exact_path)[:MAX_SKILL_CHARS]
         except OSError as error:
             notices.append(f"{path} is ignored: {error.strerror or error}")
             continue
-        skill = parse(text, origin=path, prefix=shelf.prefix)
+        skill = parse_skill(text, origin=path, prefix=shelf.prefix)
         if skill.body:
             yield skill
         else:

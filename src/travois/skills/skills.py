@@ -8,22 +8,22 @@ from typing import Protocol
 import msgspec
 
 from travois.core.facts import Changed
-from travois.skills.skill_text import Known
+from travois.skills.skill_text import LoadedSkills
 
-USED = "skill:"
+SKILL_STATE_PREFIX = "skill:"
 """State of a session: what each skill said when it was used last, by name."""
-NEAR = "skills:"
+SKILL_FOLDER_STATE_PREFIX = "skills:"
 """State of a session: folders whose skills count since something in them was touched."""
-AWAKE = "awake:"
+ACTIVE_SKILL_STATE_PREFIX = "awake:"
 """State of a session: skills that are about files which were worked with, by name."""
-ASKED = "skill asked for"
+REQUESTED_SKILL_STATE = "skill asked for"
 """State of a session: the skill that the person wants the model to use."""
 
 
 class Skills(Protocol):
     """The skills on disk, in their current state."""
 
-    def load_always(self, near: Collection[str] = ()) -> Known:
+    def load_always(self, near: Collection[str] = ()) -> LoadedSkills:
         """Load the skills that apply here, and those of the folders in `near`."""
         ...
 
@@ -32,7 +32,7 @@ class Skills(Protocol):
         ...
 
 
-class Used(msgspec.Struct, frozen=True):
+class SkillResult(msgspec.Struct, frozen=True):
     """The outcome of a skill: text for the model and state changes."""
 
     text: str
@@ -40,9 +40,9 @@ class Used(msgspec.Struct, frozen=True):
     changes: tuple[Changed, ...] = ()
 
 
-class Practice(Protocol):
+class SkillRunner(Protocol):
     """The interface through which a tool uses skills."""
 
-    async def use(self, name: str, args: str, *, call: str) -> Used:
+    async def use(self, name: str, args: str, *, call: str) -> SkillResult:
         """Use a skill; raise `ToolError` if it is unknown or only for the user."""
         ...

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.content import Text
-from travois.memory.drafts import Draft
-from travois.memory.memory import Type
+from travois.memory.drafts import MemoryDraft
+from travois.memory.memory import MemoryType
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
@@ -110,7 +110,7 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
     """A memory to save, or the name of one to forget."""
 
     text: str = ""
-    type: Type = "feedback"
+    type: MemoryType = "feedback"
     scope: Annotated[
         Literal["", "project", "user"], msgspec.Meta(description="user: all projects")
     ] = ""
@@ -125,7 +125,7 @@ async def _run_remember(args: RememberArgs, env: Env, call: str) -> ToolOutcome:
     if not args.text.strip():
         raise ToolError("Give the text to remember, or the name of a memory to forget.")
     return text_outcome(
-        await env.memory.remember(Draft(args.text, args.type, scope=args.scope or None))
+        await env.memory.remember(MemoryDraft(args.text, args.type, scope=args.scope or None))
     )
 
 

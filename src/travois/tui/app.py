@@ -17,7 +17,7 @@ from travois.context.keep_warm import keep_cache_warm
 from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
-from travois.hooks.fire import notify, remind
+from travois.hooks.fire import notify_hooks, on_idle
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
 from travois.sdk import Session
@@ -187,7 +187,7 @@ class TerminalApp:
                     self._stopped = event.fact.why == "aborted"
                 if isinstance(event.fact, Asked):
                     desk.dialogs.call_shown_event(event.fact.call).set()
-                    await notify(agent, "permission_prompt", PERMISSION_NOTICE)
+                    await notify_hooks(agent, "permission_prompt", PERMISSION_NOTICE)
 
     async def _run_side_commands(self) -> None:
         """Run slash commands that need not wait for the end of a turn."""
@@ -309,7 +309,7 @@ class TerminalApp:
             desk.stirred = anyio.Event()
             async with anyio.create_task_group() as group:
                 group.start_soon(keep_cache_warm, crew.agent)
-                group.start_soon(remind, crew.agent)
+                group.start_soon(on_idle, crew.agent)
                 group.start_soon(self._guide.on_user_turn, desk)
                 group.start_soon(self._watch_mail, group.cancel_scope)
                 group.start_soon(self._watch_subagents, group.cancel_scope)

@@ -29,8 +29,8 @@ from travois.core.content import Text, TextOrMedia, extract_text
 from travois.core.display_text import clean_for_terminal, escape_invisible
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Ended, Entry, Result, User
-from travois.hooks.fire import notify
-from travois.memory.extraction import settled
+from travois.hooks.fire import notify_hooks
+from travois.memory.extraction import wait_for_extraction
 from travois.ports.world import (
     SANDBOX_OFFER,
     SANDBOX_OFFER_DETAILS,
@@ -251,7 +251,7 @@ async def _wake_on_subagent(session: Session, scope: anyio.CancelScope) -> None:
 
 async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None:
     """Show which memories the last turn changed, once that is known."""
-    if terminal.show_memory_change(await settled(session.crew.agent)):
+    if terminal.show_memory_change(await wait_for_extraction(session.crew.agent)):
         terminal.line("> ")
 
 
@@ -293,7 +293,7 @@ async def _run_line_turn(
 async def _notify_permission_hooks(session: Session, event: Event) -> None:
     """Run notification hooks when a permission question waits."""
     if isinstance(event, Entry) and isinstance(event.fact, Asked):
-        await notify(session.crew.agent, "permission_prompt", PERMISSION_NOTICE)
+        await notify_hooks(session.crew.agent, "permission_prompt", PERMISSION_NOTICE)
 
 
 class LineTerminal:

@@ -16,7 +16,7 @@ from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.sdk import Session
 from travois.settings.validate import find_nearest_word
-from travois.skills.command_text import TYPED, Custom
+from travois.skills.command_text import TYPED_COMMAND, CustomCommand
 from travois.terminal.tables import capture_lines, escape_controls
 
 if TYPE_CHECKING:
@@ -93,14 +93,14 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 def find_slash_command(desk: CommandHost, line: str) -> SlashCommand | None:
     """Find the command that a line begins with."""
-    found = TYPED.fullmatch(line.strip())
+    found = TYPED_COMMAND.fullmatch(line.strip())
     return desk.commands.get(found[1]) if found else None
 
 
 async def run_slash_line(desk: CommandHost, line: str) -> str | CommandPrompt | None:
     """Run a line as a command; return its answer or a prompt, or None if it is no command."""
     note = MEMORY_NOTE_PATTERN.fullmatch(line.strip())
-    found = TYPED.fullmatch(f"/memory add {note[1]}" if note else line.strip())
+    found = TYPED_COMMAND.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
     known = desk.commands.get(found[1])
@@ -138,12 +138,12 @@ def complete_slash_line(
 # Custom commands.
 
 
-async def _run_custom_command(one: Custom, desk: CommandHost, typed: str) -> CommandPrompt:
+async def _run_custom_command(one: CustomCommand, desk: CommandHost, typed: str) -> CommandPrompt:
     line = Text(f"/{one.name} {typed}".strip())
     return CommandPrompt(await custom.expand_typed_command(desk.session, {one.name: one}, (line,)))
 
 
-def to_slash_commands(known: Mapping[str, Custom]) -> dict[str, SlashCommand]:
+def to_slash_commands(known: Mapping[str, CustomCommand]) -> dict[str, SlashCommand]:
     """Wrap custom commands, with their hint, description and file."""
     return {
         name: SlashCommand(

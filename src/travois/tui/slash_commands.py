@@ -34,8 +34,8 @@ from travois.engine.agent import Agent
 from travois.engine.background_jobs import build_end_report, running_jobs
 from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
-from travois.prompt.style_files import styles
-from travois.prompt.style_text import DEFAULT
+from travois.prompt.style_files import load_styles
+from travois.prompt.style_text import DEFAULT_STYLE
 from travois.providers.options import EFFORT_LEVELS
 from travois.sdk import Session
 from travois.sessions import home
@@ -50,7 +50,7 @@ from travois.tui.agent_progress import format_agent_progress, format_price, list
 from travois.tui.slash import CommandHost, SlashCommand
 
 if TYPE_CHECKING:
-    from travois.memory.store import FolderMemories
+    from travois.memory.store import FolderMemoryStore
 
 
 # /memory, and a line that begins with #.
@@ -67,7 +67,7 @@ async def _run_memory_command(desk: CommandHost, typed: str) -> str:
     )
 
 
-def _answer_memory_command(memories: FolderMemories, typed: str, *, session: str) -> str:
+def _answer_memory_command(memories: FolderMemoryStore, typed: str, *, session: str) -> str:
     """Run a /memory subcommand with the code of `travois memory`."""
     from travois.commands import memory
 
@@ -79,7 +79,7 @@ def _answer_memory_command(memories: FolderMemories, typed: str, *, session: str
         return f"Rejected {id}. It will not be proposed again."
 
     answers: dict[str, Callable[[], str]] = {
-        "": lambda: memory.render_memory_table(memories, memories.all(), now=now),
+        "": lambda: memory.render_memory_table(memories, memories.read_all(), now=now),
         "search": lambda: memory.render_memory_table(
             memories, memories.search(rest, limit=10), now=now
         ),
@@ -663,8 +663,10 @@ async def _run_style_command(desk: CommandHost, name: str) -> str:
 def _list_output_styles(desk: CommandHost) -> dict[str, str]:
     """Return all output styles with their descriptions."""
     place, loaded = load_workspace(desk.options)
-    found, _ = styles(skill_folders(place, loaded, desk.options))
-    return {DEFAULT: "the standard style"} | {one.name: one.description for one in found.values()}
+    found, _ = load_styles(skill_folders(place, loaded, desk.options))
+    return {DEFAULT_STYLE: "the standard style"} | {
+        one.name: one.description for one in found.values()
+    }
 
 
 async def _run_quit_command(desk: CommandHost, _: str) -> str:

@@ -47,9 +47,9 @@ from travois.core.view import View, awaits_model, has_thinking
 from travois.engine.agent import Agent
 from travois.engine.fork import ask_quietly
 from travois.hooks.events import PostCompact, PreCompact, SessionStart
-from travois.hooks.fire import bounded, fire
+from travois.hooks.fire import fire_hooks, shorten_hook_text
 from travois.ports.world import CompactionProgress, UserWarned
-from travois.prompt.briefing import reloaded
+from travois.prompt.briefing import on_instructions_reloaded
 from travois.providers.anthropic_extras import to_summary_request
 
 # The provider's own summary: it is signed, so that the thinking after it stays valid.
@@ -134,11 +134,11 @@ async def compact_conversation(
         agent.session.append(Failed("compaction", f"compaction is turned off ({by})"))
         return None
     why = "manual" if trigger == "manual" else "auto"
-    heard = await fire(agent, PreCompact(why, focus))
+    heard = await fire_hooks(agent, PreCompact(why, focus))
     if heard.block and trigger != "overflow":
         agent.session.append(Failed("compaction", f"blocked by a PreCompact hook: {heard.block}"))
         return None
-    hooks = tuple(bounded(agent, text) for text in heard.context)
+    hooks = tuple(shorten_hook_text(agent, text) for text in heard.context)
     try:
         fact = await _replace_older_part(
             agent, SummaryRequest(trigger, focus, hooks, part), goal=goal
@@ -147,9 +147,9 @@ async def compact_conversation(
         agent.session.emit(CompactionProgress(over=True))
     if fact is None:
         return None
-    await reloaded(agent)
-    await fire(agent, PostCompact(why, extract_text(fact.summary)))
-    await fire(agent, SessionStart("compact"))
+    await on_instructions_reloaded(agent)
+    await fire_hooks(agent, PostCompact(why, extract_text(fact.summary)))
+    await fire_hooks(agent, SessionStart("compact"))
     return fact
 
 

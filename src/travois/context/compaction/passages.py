@@ -19,7 +19,7 @@ from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Entry, User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
-from travois.prompt.instruction_text import beginning
+from travois.prompt.instruction_text import count_fitting_lines
 
 LONG_PASSAGE_LINES = 25
 """The lines after which a declaration is cut at the next blank line."""
@@ -117,7 +117,7 @@ def choose_passages(
 
 def _count_fitting_lines(lines: Sequence[str], tokens: int) -> tuple[int, int]:
     """Return how many of these lines fit, and their tokens; together they may have more."""
-    count: int = beginning(lines, tokens)
+    count: int = count_fitting_lines(lines, tokens)
     size = estimate_tokens("".join(lines[:count]))
     while count and size > tokens:
         count = min(count - 1, count * tokens // size)

@@ -33,10 +33,10 @@ from travois.permissions.resolve_paths import home_folder, real_path
 from travois.permissions.rules import ToolUse
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
-from travois.prompt.briefing import nested
-from travois.prompt.environment import plain
-from travois.prompt.instruction_text import beginning
-from travois.skills.skills import USED
+from travois.prompt.briefing import list_nested_instructions
+from travois.prompt.environment import escape_line
+from travois.prompt.instruction_text import count_fitting_lines
+from travois.skills.skills import SKILL_STATE_PREFIX
 
 SEEN_STATE_PREFIX = "seen:"
 MAX_RESTORED_FILES = 12
@@ -113,7 +113,7 @@ async def read_recent_files(
     """Return the recently used files that may be shown, last one first; with `only`, just those."""
     if not agent.context.layers.restore:
         return ()
-    instructing = set(nested(agent))
+    instructing = set(list_nested_instructions(agent))
     if agent.prompt.instructions is not None:
         instructing |= {file.path for file in agent.prompt.instructions.load_always().files}
     found: list[RecentFile] = []
@@ -240,7 +240,7 @@ def restore_skills(
     """Return the text of skills as they were last used, without those still shown."""
     used = dict[str, tuple[int, str]]()
     for entry in entries:
-        if isinstance(entry.fact, Changed) and entry.fact.what.startswith(USED):
+        if isinstance(entry.fact, Changed) and entry.fact.what.startswith(SKILL_STATE_PREFIX):
             used.pop(entry.fact.what, None)
             used[entry.fact.what] = entry.seq, entry.fact.value
     parts: list[str] = []
@@ -248,7 +248,7 @@ def restore_skills(
         if kept and kept[0].seq < seq:
             continue
         lines = text.splitlines(keepends=True)
-        count = beginning(lines, min(MAX_SKILL_TOKENS, budget))
+        count = count_fitting_lines(lines, min(MAX_SKILL_TOKENS, budget))
         cut = "" if count == len(lines) else "[The rest is omitted: use the skill again.]\n</skill>"
         part = "".join(lines[:count]) + cut
         budget -= estimate_tokens(part)
@@ -341,7 +341,7 @@ def _find_changed_lines(one: RecentFile) -> list[int]:
 
 def _open_file_mark(path: str) -> str:
     """Return the beginning of the mark before some lines of a file."""
-    name = plain(path).replace('"', "\\x22")
+    name = escape_line(path).replace('"', "\\x22")
     return f'<file path="{name}"'
 
 

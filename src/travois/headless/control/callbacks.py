@@ -15,10 +15,10 @@ from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import InvalidCall, execute_call, parse_call
 from travois.headless.control.messages import HostConnection, HostDeclined, HostHookMatcher
-from travois.hooks.config import CALLED, Listener
-from travois.hooks.events import EVENTS
-from travois.hooks.fire import arguments
-from travois.hooks.output import NOTHING, Decision
+from travois.hooks.config import CALLBACK_TIMEOUT_SECONDS, Listener
+from travois.hooks.events import HOOK_EVENT_NAMES
+from travois.hooks.fire import decode_call_args
+from travois.hooks.output import UNSET_JSON, HookPermissionDecision
 from travois.permissions.rules import parse_permission_rule
 from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, PermissionUpdate, suggest_updates
 from travois.ports.world import Choice, ChoiceRequest, PermissionQuestion, PersonAnswer
@@ -40,7 +40,7 @@ class HostUser:
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run."""
-        given = arguments(Call(question.call, question.tool, question.args))
+        given = decode_call_args(Call(question.call, question.tool, question.args))
         rules = (parse_permission_rule(rule, "allow") for rule in question.always)
         offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
         body: JsonObject = {
@@ -93,22 +93,24 @@ class HostUser:
         )
         return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
 
-    async def _ask_as_call(self, tool: str, inquiry: ChoiceRequest, given: JsonObject) -> Decision:
+    async def _ask_as_call(
+        self, tool: str, inquiry: ChoiceRequest, given: JsonObject
+    ) -> HookPermissionDecision:
         return await self._request_decision(
             {"tool_name": tool, "tool_use_id": inquiry.call, "input": given}
         )
 
-    async def _request_decision(self, body: JsonObject) -> Decision:
+    async def _request_decision(self, body: JsonObject) -> HookPermissionDecision:
         answer = await self._ask(body)
         try:
-            return msgspec.json.decode(answer, type=Decision)
+            return msgspec.json.decode(answer, type=HookPermissionDecision)
         except msgspec.DecodeError as error:
             raise HostDeclined(f"the answer to {PERMISSION_REQUEST} is invalid: {error}") from None
 
 
 def _input_if_changed(updated: msgspec.Raw, given: object) -> str:
     """Return the changed input of an answer; empty if it is unchanged."""
-    if updated in (NOTHING, b"null") or msgspec.json.decode(updated) == given:
+    if updated in (UNSET_JSON, b"null") or msgspec.json.decode(updated) == given:
         return ""
     return bytes(updated).decode()
 
@@ -130,20 +132,20 @@ def build_host_listeners(
 ) -> Iterator[Listener]:
     """Yield a listener for each of the client's hooks whose event exists here."""
     for event, matchers in hooks.items():
-        for matcher in matchers if event in EVENTS else ():
+        for matcher in matchers if event in HOOK_EVENT_NAMES else ():
             for id in matcher.hook_callback_ids:
                 yield Listener(
                     event,
                     partial(_call_host_hook, desk, id),
                     matcher=_check_matcher(matcher.matcher or ""),
-                    timeout=matcher.timeout or CALLED,
+                    timeout=matcher.timeout or CALLBACK_TIMEOUT_SECONDS,
                     on_failure="continue" if matcher.on_failure in (None, "continue") else "block",
                 )
 
 
 def describe_unknown_events(hooks: Mapping[str, tuple[HostHookMatcher, ...]]) -> tuple[str, ...]:
     """Return notices about hooks for unknown events."""
-    strange = [event for event in hooks if event not in EVENTS]
+    strange = [event for event in hooks if event not in HOOK_EVENT_NAMES]
     return tuple(f"hooks for {event} are ignored: unknown event" for event in strange)
 
 

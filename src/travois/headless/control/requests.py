@@ -30,14 +30,14 @@ from travois.engine.tool_calls import CallEnv, InvalidCall, parse_call
 from travois.headless.control import servers
 from travois.headless.control.driven_session import DrivenSession
 from travois.headless.control.messages import ControlRequest
-from travois.hooks.fire import MODES
+from travois.hooks.fire import HOOK_MODE_NAMES
 from travois.permissions.rules import PermissionRule, RuleEffect, parse_permission_rule
 from travois.permissions.updates import PermissionUpdate, RuleSpec, apply_permission_update
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
-from travois.prompt.briefing import skills
-from travois.prompt.style_files import styles
-from travois.prompt.style_text import DEFAULT
+from travois.prompt.briefing import list_available_skills
+from travois.prompt.style_files import load_styles
+from travois.prompt.style_text import DEFAULT_STYLE
 from travois.providers import catalog
 from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.sdk import Session
@@ -114,7 +114,7 @@ def agent_types_json(driven: DrivenSession) -> list[Json]:
 
 async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """List the skills on disk; they are reread before every turn."""
-    known = skills(driven.session.crew.agent).skills
+    known = list_available_skills(driven.session.crew.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
@@ -263,8 +263,8 @@ async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> J
 
 
 async def _answer_output_styles(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    known, _ = styles(skilled.skill_folders(*load_workspace(driven.options), driven.options))
-    return {"available_output_styles": [DEFAULT, *(style.name for style in known.values())]}
+    known, _ = load_styles(skilled.skill_folders(*load_workspace(driven.options), driven.options))
+    return {"available_output_styles": [DEFAULT_STYLE, *(style.name for style in known.values())]}
 
 
 async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> JsonObject:
@@ -275,7 +275,7 @@ async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> J
 async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     driven.session.enter(request.mode)
     mode = driven.session.crew.agent.permissions.guard.mode
-    return {"mode": MODES.get(mode, mode)}
+    return {"mode": HOOK_MODE_NAMES.get(mode, mode)}
 
 
 async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> JsonObject:

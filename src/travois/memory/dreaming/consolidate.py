@@ -24,46 +24,56 @@ from travois.engine.agent import Agent, AgentPrompt, ParentLink
 from travois.engine.loop import run_turn
 from travois.engine.tool_definitions import build_first_head
 from travois.memory.dreaming.rules import (
-    Passage,
-    Plan,
-    Proposed,
-    Topic,
-    changes,
-    key,
-    keyed,
-    named,
-    operations,
-    planned,
-    ruled,
-    told,
-    topics,
+    DreamPlan,
+    MemoryTopic,
+    TopicProposal,
+    UserPassage,
+    diff_memories,
+    get_change_key,
+    get_memory_key,
+    index_by_key,
+    parse_operations,
+    plan_dream,
+    plan_rule_steps,
+    render_topic,
+    split_into_topics,
 )
-from travois.memory.memory import Change, Memory, Scope
-from travois.memory.port import MOVED, Applied, Memories
-from travois.memory.speakers import heard
-from travois.memory.text import changes as render_memory_diff
+from travois.memory.memory import Memory, MemoryChange, MemoryScope
+from travois.memory.port import CHANGED_MEANWHILE, AppliedChanges, MemoryStore
+from travois.memory.speakers import collect_statements
+from travois.memory.text import render_memory_diff as render_memory_diff
 from travois.sessions.session import Session
 
-PROMPT = Path(__file__).parent.parent / "prompts" / "dream.md"
-TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
-LIMITS = Limits(turns=8, tokens=400_000, seconds=600)
+DREAM_PROMPT_FILE = Path(__file__).parent.parent / "prompts" / "dream.md"
+DREAM_TOOLS = (
+    "Read",
+    "Grep",
+    "Glob",
+    "Bash",
+    "GitStatus",
+    "GitDiff",
+    "GitLog",
+    "GitShow",
+    "GitBlame",
+)
+DREAM_LIMITS = Limits(turns=8, tokens=400_000, seconds=600)
 """Requests and seconds for one topic; tokens for the whole consolidation."""
-SCOPES: tuple[Scope, ...] = get_args(Scope)
-TRIES = 3
+MEMORY_SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
+MAX_PLAN_ATTEMPTS = 3
 """Attempts to plan, because memories may change meanwhile."""
-DREAMT = "dreamt"
+DREAM_RESULT_NOTE = "dreamt"
 """The note that ends the log of a night."""
-WHY = "dream"
+DREAM_CHANGE_REASON = "dream"
 """The reason for these changes in the history."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
-Phase = Literal["orient", "gather", "consolidate", "prune"]
-Manner = Literal["make", "show"]
+DreamPhase = Literal["orient", "gather", "consolidate", "prune"]
+DreamMode = Literal["make", "show"]
 """Apply changes, or only show them."""
 
 
-class Dreamt(msgspec.Struct, frozen=True, omit_defaults=True):
+class DreamResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a consolidation."""
 
     state: Literal["completed", "failed", "killed"] = "completed"
@@ -82,42 +92,44 @@ class Dreamt(msgspec.Struct, frozen=True, omit_defaults=True):
     """The reason for a failure."""
 
 
-class Draft(msgspec.Struct, frozen=True):
+class ChangeDraft(msgspec.Struct, frozen=True):
     """A plan for the current memories, and the memories that it leads to."""
 
-    plan: Plan
+    plan: DreamPlan
     before: Mapping[str, Memory]
     after: Mapping[str, Memory]
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[MemoryChange, ...]:
         """Return the changes that carry out the plan."""
-        return changes(self.before, self.after, why=WHY)
+        return diff_memories(self.before, self.after, why=DREAM_CHANGE_REASON)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def memory_keys(self) -> tuple[str, ...]:
         """Return the keys of the changed memories."""
-        return tuple(map(named, self.changes))
+        return tuple(map(get_change_key, self.changes))
 
     @property
     def diff(self) -> str:
         """Render the planned changes as a diff."""
-        shown = (render_memory_diff(self.before[name], self.after.get(name)) for name in self.names)
+        shown = (
+            render_memory_diff(self.before[name], self.after.get(name)) for name in self.memory_keys
+        )
         return "\n".join(filter(None, shown))
 
-    def told(self, done: Applied) -> Dreamt:
+    def to_result(self, done: AppliedChanges) -> DreamResult:
         """Build the result of the consolidation."""
-        return Dreamt(
+        return DreamResult(
             id=done.id,
             steps=tuple(step.why for step in self.plan.steps),
-            files=self.names,
+            files=self.memory_keys,
             refused=self.plan.refused,
             proposed=tuple(step.why for step in self.plan.held),
             diff=done.diff,
         )
 
 
-def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | str:
+def make_dream_agent(parent: Agent, session: Session, *, id: str, log: str) -> Agent | str:
     """Build a read-only agent that spends its parent's budget; or return why there is none."""
     head = parent.session.view.epoch
     if head is None:
@@ -130,8 +142,8 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         parent, session, ParentLink(id, "dream", log), root=parent.world.root
     )
     known = parent.tools.by_name
-    tools = {name: known[name] for name in TOOLS if name in known}
-    prompt = PROMPT.read_text("utf-8").strip()
+    tools = {name: known[name] for name in DREAM_TOOLS if name in known}
+    prompt = DREAM_PROMPT_FILE.read_text("utf-8").strip()
     session.append(
         build_first_head(head.model, prompt, tools.values(), wanted=parent.tools.toolset)
     )
@@ -145,19 +157,19 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         memory=replace(agent.memory, memories=None),
         prompt=AgentPrompt(skills=skills, use_skills=use_skills),
         team=replace(agent.team, courier=None),
-        budget=parent.budget.create_child(LIMITS, whose="the consolidation"),
+        budget=parent.budget.create_child(DREAM_LIMITS, whose="the consolidation"),
     )
 
 
-async def dream(
+async def consolidate_memories(
     session: Session,
-    memories: Memories,
+    memories: MemoryStore,
     *,
     id: str,
     agent: Agent | str,
-    gather: Callable[[], Sequence[Passage]],
+    gather: Callable[[], Sequence[UserPassage]],
     since: float = 0.0,
-    manner: Manner = "make",
+    manner: DreamMode = "make",
     undone: Collection[str] = (),
 ) -> None:
     """Consolidate memories; `agent` may be the reason why there is none, then rules work alone.
@@ -165,164 +177,174 @@ async def dream(
     Topics without news `since` the last consolidation are not shown to a model, and what was
     `undone` after an earlier one is not repeated.
     """
-    _enter(session, "orient")
-    before = await _beside(_open, memories)
-    steps = await _beside(ruled, before, undone)
-    _tell(session, f"{len(before)} memories; changes by rules: {len(steps)}")
-    _enter(session, "gather")
-    said = await _beside(gather)
-    drifted = await _beside(_drifted, memories, before.values())
-    _tell(session, f"{len(said)} user messages since the last consolidation")
-    _tell(session, f"{len(drifted)} memories refer to files that have changed")
-    _enter(session, "consolidate")
+    _enter_phase(session, "orient")
+    before = await _run_in_thread(_load_changeable, memories)
+    steps = await _run_in_thread(plan_rule_steps, before, undone)
+    _note_progress(session, f"{len(before)} memories; changes by rules: {len(steps)}")
+    _enter_phase(session, "gather")
+    said = await _run_in_thread(gather)
+    drifted = await _run_in_thread(_find_changed_files, memories, before.values())
+    _note_progress(session, f"{len(said)} user messages since the last consolidation")
+    _note_progress(session, f"{len(drifted)} memories refer to files that have changed")
+    _enter_phase(session, "consolidate")
     tidy = dict(before)
     for step in steps:
-        step.make(tidy)
-    parts = topics(tidy.values(), said, drifted, tokens=_room(session))
-    fresh = await _beside(lambda: [topic for topic in parts if topic.fresh(since)])
-    found, flaws = await _consider(session, agent, sorted(fresh, key=_silent))
-    _enter(session, "prune")
-    over = await _conclude(memories, found, id=id, manner=manner, undone=undone)
+        step.apply(tidy)
+    parts = split_into_topics(tidy.values(), said, drifted, tokens=_compute_topic_tokens(session))
+    fresh = await _run_in_thread(lambda: [topic for topic in parts if topic.has_news_since(since)])
+    found, flaws = await _ask_about_topics(session, agent, sorted(fresh, key=_has_no_passages))
+    _enter_phase(session, "prune")
+    over = await _plan_and_apply(memories, found, id=id, manner=manner, undone=undone)
     alone = agent if isinstance(agent, str) else ""
-    end(session, replace(over, alone=alone, refused=(*flaws, *over.refused)))
+    record_dream_result(session, replace(over, alone=alone, refused=(*flaws, *over.refused)))
 
 
-def end(session: Session, dreamt: Dreamt) -> None:
+def record_dream_result(session: Session, dreamt: DreamResult) -> None:
     """Record the result of a consolidation in its log."""
-    session.append(Noted(DREAMT, msgspec.json.encode(dreamt).decode()))
+    session.append(Noted(DREAM_RESULT_NOTE, msgspec.json.encode(dreamt).decode()))
 
 
-def ended(entries: Iterable[Entry]) -> Dreamt | None:
+def read_dream_result(entries: Iterable[Entry]) -> DreamResult | None:
     """Read the result of a consolidation from its log; None if it did not finish."""
     facts = (entry.fact for entry in entries)
-    said = [fact.text for fact in facts if isinstance(fact, Noted) and fact.what == DREAMT]
-    return msgspec.json.decode(said[0], type=Dreamt) if said else None
+    said = [
+        fact.text for fact in facts if isinstance(fact, Noted) and fact.what == DREAM_RESULT_NOTE
+    ]
+    return msgspec.json.decode(said[0], type=DreamResult) if said else None
 
 
-def _enter(session: Session, phase: Phase) -> None:
+def _enter_phase(session: Session, phase: DreamPhase) -> None:
     stage = "starting" if phase in ("orient", "gather") else "updating"
     if session.state.get("stage") != stage:
         session.append(Changed("stage", stage))
     session.append(Changed("phase", phase))
 
 
-def _tell(session: Session, text: str) -> None:
+def _note_progress(session: Session, text: str) -> None:
     session.append(Noted("dream", text))
 
 
-def _open(memories: Memories) -> dict[str, Memory]:
+def _load_changeable(memories: MemoryStore) -> dict[str, Memory]:
     """Return the memories of scopes that are not off, by key."""
-    return keyed(m for m in memories.all() if memories.consent(m.scope) != "off")
+    return index_by_key(m for m in memories.read_all() if memories.consent(m.scope) != "off")
 
 
-def _drifted(memories: Memories, some: Iterable[Memory]) -> dict[str, tuple[str, ...]]:
+def _find_changed_files(
+    memories: MemoryStore, some: Iterable[Memory]
+) -> dict[str, tuple[str, ...]]:
     """Return the changed files of each memory that has any."""
-    found = {key(memory): memories.stale(memory) for memory in some if memory.anchors}
+    found = {
+        get_memory_key(memory): memories.find_stale_files(memory)
+        for memory in some
+        if memory.anchors
+    }
     return {name: files for name, files in found.items() if files}
 
 
-async def _consider(
-    session: Session, agent: Agent | str, parts: Sequence[Topic]
-) -> tuple[list[Proposed], list[str]]:
+async def _ask_about_topics(
+    session: Session, agent: Agent | str, parts: Sequence[MemoryTopic]
+) -> tuple[list[TopicProposal], list[str]]:
     """Ask the model about one topic at a time, each in a fresh conversation."""
-    found: list[Proposed] = []
+    found: list[TopicProposal] = []
     flaws: list[str] = []
     if isinstance(agent, str):
-        _tell(session, f"rules only: {agent}")
+        _note_progress(session, f"rules only: {agent}")
         return found, flaws
     start = session.all_entries()[-1].seq
     for number, topic in enumerate(parts, 1):
-        _tell(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
-        agent.turn.inbox.append(User((Text(told(topic)),), origin="task"))
+        _note_progress(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
+        agent.turn.inbox.append(User((Text(render_topic(topic)),), origin="task"))
         why = await run_turn(agent)
         entries = [entry for entry in session.history() if entry.seq > start]
         session.append(Rewound(start))
         if why != "end":
-            flaws.append(f"the model did not finish: {_detail(entries) or why}")
+            flaws.append(f"the model did not finish: {_find_end_detail(entries) or why}")
             break
-        wanted, unread = operations(_last_words(entries))
-        found.append(Proposed(topic, tuple(wanted), _read(entries)))
+        wanted, unread = parse_operations(_get_final_reply(entries))
+        found.append(TopicProposal(topic, tuple(wanted), _collect_file_texts(entries)))
         flaws += unread
     return found, flaws
 
 
-def _room(session: Session) -> int:
+def _compute_topic_tokens(session: Session) -> int:
     """Return the token limit of a topic."""
     return session.view.epoch.model.window // 4 if session.view.epoch else 0
 
 
-def _silent(topic: Topic) -> bool:
+def _has_no_passages(topic: MemoryTopic) -> bool:
     """Return whether no passage concerns a topic: such topics come last."""
     return not topic.passages
 
 
-async def _conclude(
-    memories: Memories,
-    found: Sequence[Proposed],
+async def _plan_and_apply(
+    memories: MemoryStore,
+    found: Sequence[TopicProposal],
     *,
     id: str,
-    manner: Manner,
+    manner: DreamMode,
     undone: Collection[str],
-) -> Dreamt:
+) -> DreamResult:
     """Plan with the current memories and apply; plan again if they changed meanwhile."""
     barred: set[str] = set()
     unfit: list[str] = []
-    for _ in range(TRIES):
-        draft = await _beside(_drafted, memories, found, frozenset(barred), undone)
+    for _ in range(MAX_PLAN_ATTEMPTS):
+        draft = await _run_in_thread(_draft_changes, memories, found, frozenset(barred), undone)
         if manner == "show":
-            return draft.told(Applied("", draft.diff))
+            return draft.to_result(AppliedChanges("", draft.diff))
         with anyio.CancelScope(shield=True):  # nobody stops it between a change and its record
-            done = await anyio.to_thread.run_sync(_made, memories, draft, id)
+            done = await anyio.to_thread.run_sync(_apply_draft, memories, draft, id)
             if not done.refused:
-                over = draft.told(done)
+                over = draft.to_result(done)
                 return replace(over, refused=(*unfit, *over.refused))
-            fresh = [line for line in done.refused if MOVED not in line]
+            fresh = [line for line in done.refused if CHANGED_MEANWHILE not in line]
             barred |= {line.partition(":")[0] for line in fresh}
             unfit += fresh
-    return Dreamt(
+    return DreamResult(
         "failed", refused=tuple(unfit), why="the memories kept changing during the consolidation"
     )
 
 
-def _drafted(
-    memories: Memories,
-    found: Sequence[Proposed],
+def _draft_changes(
+    memories: MemoryStore,
+    found: Sequence[TopicProposal],
     barred: Collection[str],
     undone: Collection[str],
-) -> Draft:
+) -> ChangeDraft:
     """Plan the consolidation of the current memories."""
-    before = _open(memories)
-    asks: list[Scope] = [scope for scope in SCOPES if memories.consent(scope) == "ask"]
-    plan = planned(before, found, asks=asks, barred=barred, without=undone)
+    before = _load_changeable(memories)
+    asks: list[MemoryScope] = [scope for scope in MEMORY_SCOPES if memories.consent(scope) == "ask"]
+    plan = plan_dream(before, found, asks=asks, barred=barred, without=undone)
     after = dict(before)
     for step in plan.steps:
-        step.make(after)
-    return Draft(plan, before, after)
+        step.apply(after)
+    return ChangeDraft(plan, before, after)
 
 
-def _made(memories: Memories, draft: Draft, id: str) -> Applied:
+def _apply_draft(memories: MemoryStore, draft: ChangeDraft, id: str) -> AppliedChanges:
     """Apply a draft completely or not at all, and propose what the user must decide."""
-    based = [draft.before[name] for name in draft.names]
-    done = memories.apply(draft.changes, why=WHY, session=id, based=based)
+    based = [draft.before[name] for name in draft.memory_keys]
+    done = memories.apply(draft.changes, why=DREAM_CHANGE_REASON, session=id, based=based)
     for step in () if done.refused else draft.plan.held:
         memories.propose(step.changes, why=step.why)
     return done
 
 
-async def _beside(work: Callable[[*Args], T], *args: *Args) -> T:
+async def _run_in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
     """Run read-only work in a thread; a cancelled caller does not wait for it."""
     return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 
 
-def _last_words(entries: Iterable[Entry]) -> str:
+def _get_final_reply(entries: Iterable[Entry]) -> str:
     said = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
     return extract_text(said[-1].content) if said else ""
 
 
-def _read(entries: Iterable[Entry]) -> str:
+def _collect_file_texts(entries: Iterable[Entry]) -> str:
     """Return the file contents that tools have shown."""
-    return "\n".join(one.text for one in heard(entries) if one.voice == "tool" and one.files)
+    return "\n".join(
+        one.text for one in collect_statements(entries) if one.voice == "tool" and one.files
+    )
 
 
-def _detail(entries: Iterable[Entry]) -> str:
+def _find_end_detail(entries: Iterable[Entry]) -> str:
     return next((e.fact.detail for e in reversed([*entries]) if isinstance(e.fact, Ended)), "")

@@ -20,20 +20,20 @@ from msgspec.structs import replace
 from travois.sessions import blobs, lock
 from travois.sessions.lock import NO_LOCK_ERRORS, LockHolder
 
-NAME = ".night"
-SCANNED = ".scanned"
-STALE = 3600.0
+LOCK_FILE = ".night"
+SCAN_STAMP_FILE = ".scanned"
+STALE_CLAIM_SECONDS = 3600.0
 """Seconds after which a dead process's claim may be taken over automatically."""
-THROTTLE = 600.0
+SCAN_INTERVAL_SECONDS = 600.0
 """Seconds between two counts of sessions."""
-ELSEWHERE = 86400.0
+REMOTE_CLAIM_SECONDS = 86400.0
 """Seconds for which a claim of another machine counts."""
-SETTLING = 0.2
+CLAIM_RACE_SECONDS = 0.2
 """Seconds to wait for concurrent claims where files cannot be locked."""
-SIZE = 1024
+LOCK_FILE_BYTES = 1024
 
 
-class Gates(msgspec.Struct, frozen=True):
+class DreamConditions(msgspec.Struct, frozen=True):
     """The conditions under which a consolidation starts by itself."""
 
     enabled: bool = True
@@ -43,7 +43,7 @@ class Gates(msgspec.Struct, frozen=True):
     """Sessions with messages since then."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class DreamClaim(msgspec.Struct, frozen=True):
     """The claim of a process on a consolidation."""
 
     holder: LockHolder
@@ -54,75 +54,79 @@ class Claim(msgspec.Struct, frozen=True):
     over: bool = False
 
 
-class Seen(msgspec.Struct, frozen=True):
+class DreamLockState(msgspec.Struct, frozen=True):
     """The lock file as it was at one moment."""
 
-    claim: Claim | None = None
+    claim: DreamClaim | None = None
     stamp: int = 0
     """Its time in nanoseconds; nought if there never was a night."""
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Return whether the last claim failed and was rolled back."""
         return self.claim is not None and not self.claim.over and self.stamp == self.claim.before
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether the outcome of the last claim is still unknown."""
-        return self.claim is not None and not self.claim.over and not self.failed
+        return self.claim is not None and not self.claim.over and not self.has_failed
 
     @property
-    def before(self) -> int:
+    def last_stamp(self) -> int:
         """Return the time of the last consolidation in nanoseconds, whatever was claimed since."""
-        return self.claim.before if self.claim is not None and self.open else self.stamp
+        return self.claim.before if self.claim is not None and self.is_open else self.stamp
 
     @property
-    def last(self) -> float:
+    def last_time(self) -> float:
         """Return the time of the last consolidation; 0 for never."""
-        return self.before / 1e9
+        return self.last_stamp / 1e9
 
-    def running(self, now: float) -> bool:
+    def is_running(self, now: float) -> bool:
         """Return whether a consolidation is running, as far as can be known."""
-        if self.claim is None or not self.open:
+        if self.claim is None or not self.is_open:
             return False
         elsewhere = self.claim.holder.host != os.uname().nodename
-        return lock.is_alive(self.claim.holder) and not (elsewhere and self._age(now) > ELSEWHERE)
+        return lock.is_alive(self.claim.holder) and not (
+            elsewhere and self._claim_age(now) > REMOTE_CLAIM_SECONDS
+        )
 
-    def fresh(self, now: float) -> bool:
+    def is_recent_crash(self, now: float) -> bool:
         """Return whether a dead process claimed too recently for an automatic retry."""
-        return self.open and not self.running(now) and self._age(now) < STALE
+        return (
+            self.is_open and not self.is_running(now) and self._claim_age(now) < STALE_CLAIM_SECONDS
+        )
 
-    def _age(self, now: float) -> float:
+    def _claim_age(self, now: float) -> float:
         return now - self.stamp / 1e9
 
 
-class Night:
+class DreamLock:
     """The right to consolidate, until `done`, `undo` or the end of the process."""
 
-    def __init__(self, path: Path, fd: int, claim: Claim) -> None:
+    def __init__(self, path: Path, fd: int, claim: DreamClaim) -> None:
         self._path = path
         self._fd = fd
         self._claim = claim
         self.dream = claim.dream
         """The id of its log."""
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Return whether the file still contains our claim."""
         with suppress(OSError):
             same = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
-            return same and _read(self._fd).claim == self._claim
+            return same and _read_lock_file(self._fd).claim == self._claim
         return False
 
-    def done(self) -> None:
+    def complete(self) -> None:
         """Mark the memories as consolidated as of the start of this run."""
-        _write(self._fd, replace(self._claim, over=True))
-        self._close(round(self._claim.holder.since * 1e9))
+        _write_claim(self._fd, replace(self._claim, over=True))
+        self._release(round(self._claim.holder.since * 1e9))
 
-    def undo(self) -> None:
+    def roll_back(self) -> None:
         """Give the claim up: the file's time returns to what it was."""
-        self._close(self._claim.before)
+        self._release(self._claim.before)
 
-    def _close(self, stamp: int) -> None:
+    def _release(self, stamp: int) -> None:
         if self._fd >= 0:
             with suppress(OSError):
                 os.utime(self._fd, ns=(stamp, stamp))
@@ -130,54 +134,56 @@ class Night:
         self._fd = -1
 
 
-def look(folder: Path) -> Seen:
+def read_lock_state(folder: Path) -> DreamLockState:
     """Read the lock state of a memory folder."""
     try:
-        fd = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        return Seen()
+        return DreamLockState()
     try:
-        return _read(fd)
+        return _read_lock_file(fd)
     finally:
         os.close(fd)
 
 
-def gate(folder: Path, gates: Gates, *, now: float, sessions: Callable[[float], int]) -> Seen | str:
+def check_dream_conditions(
+    folder: Path, gates: DreamConditions, *, now: float, sessions: Callable[[float], int]
+) -> DreamLockState | str:
     """Return the state to start from, or why no consolidation starts; cheapest check first."""
     if not gates.enabled:
         return "dreaming is turned off"
-    seen = look(folder)
-    if (passed := (now - seen.last) / 3600) < gates.hours:
+    seen = read_lock_state(folder)
+    if (passed := (now - seen.last_time) / 3600) < gates.hours:
         return f"{passed:.1f} of {gates.hours:g} hours have passed since the last consolidation"
-    if now - _scanned(folder) < THROTTLE:
+    if now - _read_scan_time(folder) < SCAN_INTERVAL_SECONDS:
         return "sessions were last counted less than 10 minutes ago"
     with suppress(OSError):
-        (folder / SCANNED).touch(0o600)
-    if (said := sessions(seen.last)) < gates.sessions:
+        (folder / SCAN_STAMP_FILE).touch(0o600)
+    if (said := sessions(seen.last_time)) < gates.sessions:
         return f"{said} of {gates.sessions} sessions have run since the last consolidation"
-    if seen.running(now):
+    if seen.is_running(now):
         return "another process is consolidating memories"
-    if seen.fresh(now):
+    if seen.is_recent_crash(now):
         return "the last consolidation crashed less than an hour ago"
     return seen
 
 
-def begin(folder: Path, dream: str, *, seen: Seen) -> Night | None:
+def claim_dream(folder: Path, dream: str, *, seen: DreamLockState) -> DreamLock | None:
     """Claim a consolidation if nothing changed since `seen`; None if another process was faster."""
-    path = folder / NAME
+    path = folder / LOCK_FILE
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise blobs.make_storage_error(
             "Memories cannot be consolidated", error, path=path
         ) from error
-    night = _claimed(path, fd, dream, seen=seen)
+    night = _try_claim(path, fd, dream, seen=seen)
     if night is None:
         os.close(fd)
     return night
 
 
-def _claimed(path: Path, fd: int, dream: str, *, seen: Seen) -> Night | None:
+def _try_claim(path: Path, fd: int, dream: str, *, seen: DreamLockState) -> DreamLock | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         pause = 0.0
@@ -188,32 +194,32 @@ def _claimed(path: Path, fd: int, dream: str, *, seen: Seen) -> Night | None:
             raise blobs.make_storage_error(
                 "Memories cannot be consolidated", error, path=path
             ) from error
-        pause = SETTLING
-    if (current := _read(fd)) != seen or current.running(time.time()):
+        pause = CLAIM_RACE_SECONDS
+    if (current := _read_lock_file(fd)) != seen or current.is_running(time.time()):
         return None
-    claim = Claim(lock.describe_this_process(), dream, current.before)
-    _write(fd, claim)
+    claim = DreamClaim(lock.describe_this_process(), dream, current.last_stamp)
+    _write_claim(fd, claim)
     time.sleep(pause)
-    night = Night(path, fd, claim)
-    return night if night.held() else None
+    night = DreamLock(path, fd, claim)
+    return night if night.is_held() else None
 
 
-def _read(fd: int) -> Seen:
+def _read_lock_file(fd: int) -> DreamLockState:
     """Parse the lock file; a new one is empty."""
-    data, stamp = os.pread(fd, SIZE, 0), os.fstat(fd).st_mtime_ns
+    data, stamp = os.pread(fd, LOCK_FILE_BYTES, 0), os.fstat(fd).st_mtime_ns
     try:
-        return Seen(msgspec.json.decode(data, type=Claim), stamp)
+        return DreamLockState(msgspec.json.decode(data, type=DreamClaim), stamp)
     except ValueError:
-        return Seen(None, stamp if data else 0)
+        return DreamLockState(None, stamp if data else 0)
 
 
-def _write(fd: int, claim: Claim) -> None:
+def _write_claim(fd: int, claim: DreamClaim) -> None:
     """Replace the claim in one step, which sets the file's time to now."""
-    os.pwrite(fd, msgspec.json.encode(claim).ljust(SIZE), 0)
+    os.pwrite(fd, msgspec.json.encode(claim).ljust(LOCK_FILE_BYTES), 0)
 
 
-def _scanned(folder: Path) -> float:
+def _read_scan_time(folder: Path) -> float:
     try:
-        return (folder / SCANNED).stat().st_mtime
+        return (folder / SCAN_STAMP_FILE).stat().st_mtime
     except OSError:
         return 0.0

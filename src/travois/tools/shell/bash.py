@@ -20,7 +20,7 @@ from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encode_json
 from travois.engine.background_jobs import JOB_RUNNING, describe_status
-from travois.hooks.fire import exported
+from travois.hooks.fire import parse_exported_variables
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome
@@ -351,7 +351,7 @@ def _build_command(
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
     shell = next((path for path in SHELL_PATHS if os.access(path, os.X_OK)), "/bin/sh")
     argv = (shell, "-c", WRAPPER_SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
-    variables = exported(env.state.get("env", "")) | {"PWD": cwd}
+    variables = parse_exported_variables(env.state.get("env", "")) | {"PWD": cwd}
     return Command(
         argv,
         cwd,
