@@ -20,7 +20,7 @@ import msgspec
 
 from bench.fidelity import KEEP_ALL
 from bench.replay import FILLER, Free, Nobody, NoWeb
-from travois.context.cache_lifetime import Life
+from travois.context.cache_lifetime import CacheTtl
 from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
@@ -83,8 +83,8 @@ class Row(msgspec.Struct, frozen=True):
 class Day:
     """One conversation with the lab's model, in the lab's time."""
 
-    def __init__(self, seed: int, *, life: Life) -> None:
-        self.life: Life = life
+    def __init__(self, seed: int, *, life: CacheTtl) -> None:
+        self.life: CacheTtl = life
         self.chance = Random(seed)
         self.lab = Lab(self._speak)
         self.rows: list[Row] = []
@@ -223,7 +223,7 @@ def _compactions(day: Day) -> int:
     return sum(1 for a, b in zip(day.rows, day.rows[1:], strict=False) if b.prompt < a.prompt)
 
 
-def measure(layers: ContextLayers, *, life: Life = "5m") -> list[Day]:
+def measure(layers: ContextLayers, *, life: CacheTtl = "5m") -> list[Day]:
     days: list[Day] = []
     for seed in range(SESSIONS):
         day = Day(seed, life=life)

@@ -6,7 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-YOUNG = 20_000
+GC_THRESHOLD = 20_000
 """The objects allocated before a garbage collection: what a start loads is not garbage."""
 
 
@@ -27,7 +27,7 @@ def _run_program() -> int:
         return 0
     import gc
 
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(GC_THRESHOLD)
     from travois.tui import start
 
     if start.is_interactive_start(sys.argv[1:], os.environ):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.agents.activity import (
-    HOLDS,
     WORK_NAME_NOTE,
+    WORK_NAME_SECONDS,
     build_naming_prompt,
     describe_activity,
     describe_tool_call,
@@ -97,8 +97,8 @@ def test_a_name_holds_for_a_while_and_then_rules_speak_again() -> None:
     asked = Assistant((CALL,), stop="calls")
     named = Noted(WORK_NAME_NOTE, "Mending the parser")
     assert at((0, asked), (1, named)) == "Mending the parser"
-    assert at((0, asked), (1, named), (1 + HOLDS, asked)) == "Mending the parser"
-    assert at((0, asked), (1, named), (2 + HOLDS, asked)) == "Reading the file main.py"
+    assert at((0, asked), (1, named), (1 + WORK_NAME_SECONDS, asked)) == "Mending the parser"
+    assert at((0, asked), (1, named), (2 + WORK_NAME_SECONDS, asked)) == "Reading the file main.py"
     assert at((0, asked), (1, named), (2, Asked("1", "?", ""))) == "Waiting for an answer"
     assert at((0, asked), (1, named), (2, Ended("end"))) == "Done with its task"
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from travois.context.cache_lifetime import Step, TtlChoice, choose_cache_ttl, steps
+from travois.context.cache_lifetime import (
+    RequestInterval,
+    TtlChoice,
+    choose_cache_ttl,
+    list_request_intervals,
+)
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Entry, Sent
 from travois.core.models import Price, Usage
@@ -10,10 +15,10 @@ from travois.core.models import Price, Usage
 PRICE = Price(input=4.0, output=20.0, read=0.2, write=5.0, write_1h=8.0)
 
 
-def work(*pauses: float) -> list[Step]:
+def work(*pauses: float) -> list[RequestInterval]:
     """Ten quick steps after each pause, on a prompt of 100K that grows by 1K."""
-    quick = [Step(5.0, 100_000, 101_000)] * 10
-    return [step for pause in pauses for step in (Step(pause, 100_000, 101_000), *quick)]
+    quick = [RequestInterval(5.0, 100_000, 101_000)] * 10
+    return [step for pause in pauses for step in (RequestInterval(pause, 100_000, 101_000), *quick)]
 
 
 def test_coffee_breaks_make_the_life_longer() -> None:
@@ -60,4 +65,4 @@ def test_steps_are_told_from_the_log_and_failed_requests_are_no_steps() -> None:
         (70.0, sent), (72.0, said[2]),
     ]  # fmt: skip
     entries = [Entry(seq, at, fact) for seq, (at, fact) in enumerate(told, 1)]
-    assert list(steps(entries)) == [Step(65.0, 10, 30)]
+    assert list(list_request_intervals(entries)) == [RequestInterval(65.0, 10, 30)]

@@ -401,7 +401,7 @@ def test_an_unchanged_tree_is_not_read_and_gives_the_same_name(
 ) -> None:
     sleep(2 * scan.RACY_NANOSECONDS / 1e9)  # what has just changed is looked at twice
     name = keeper(work).take("x")
-    monkeypatch.setattr(scan.TreeScan, "_read", None)
+    monkeypatch.setattr(scan.TreeScan, "_read_file_node", None)
     assert keeper(work).take("again") == name
 
 

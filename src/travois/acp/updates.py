@@ -40,7 +40,7 @@ from travois.tui.agent_progress import format_agent_progress
 # Tool calls: title, location, diff and result.
 
 
-T = TypeVar("T")
+ArgsT = TypeVar("ArgsT")
 MAX_SHOWN_CHARS = 30_000
 """Characters of a result that are shown; the model may see more."""
 MARKUP_TOOLS = ("Agent", "ExitPlanMode", "AskUserQuestion")
@@ -88,7 +88,7 @@ def diffs_from_arguments(item: ToolCallItem, cwd: str) -> Iterator[Json]:
             pass
 
 
-def _decode_args(item: ToolCallItem, shape: type[T]) -> T | None:
+def _decode_args(item: ToolCallItem, shape: type[ArgsT]) -> ArgsT | None:
     try:
         return msgspec.json.decode(item.own_call.args or "{}", type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -20,10 +20,10 @@ from travois.prompt.environment import escape_line
 
 WORK_NAME_NOTE = "doing"
 """The note in an agent's log with what a small model calls its work."""
-HOLDS = 60.0
+WORK_NAME_SECONDS = 60.0
 """Seconds that such a name is shown while the agent continues."""
-LEAST = 2
-MOST = 5
+MIN_NAME_WORDS = 2
+MAX_PHRASE_WORDS = 5
 MAX_WORD_CHARS = 40
 MAX_TASK_CHARS = 600
 MAX_NAMED_STEPS = 8
@@ -31,7 +31,7 @@ MAX_NAMED_STEPS = 8
 MAX_REPLY_CHARS = 300
 """Characters of the text beside a call."""
 THINKING_PHRASE = "Thinking about the task"
-ENDS = {
+END_PHRASES = {
     "end": "Done with its task",
     "failed": "Stopped by an error",
     "turns": "Stopped at its limit",
@@ -65,7 +65,7 @@ TOOL_OBJECT_PHRASES = {
     "Agent": ("Starting an agent:", "description"),
     "SendMessage": ("Writing to the agent", "to"),
 }
-FILES = {
+FILE_ACTION_PHRASES = {
     "read": "Reading the file",
     "edit": "Editing the file",
     "write": "Writing the file",
@@ -89,7 +89,7 @@ class AgentActivity(msgspec.Struct, frozen=True):
         match entry.fact:
             case Assistant(content=content) if found := extract_calls(content):
                 own = describe_tool_call(found[-1])
-                held = self.named if entry.at - self.named_at <= HOLDS else ""
+                held = self.named if entry.at - self.named_at <= WORK_NAME_SECONDS else ""
                 return self._with_phrase(held or own, last=held or own, tool=found[-1].name)
             case Noted(what=what, text=text) if what == WORK_NAME_NOTE:
                 now = self._with_phrase(text, last=text)
@@ -103,7 +103,7 @@ class AgentActivity(msgspec.Struct, frozen=True):
             case Decided() | Result() | Assistant():
                 return self._with_phrase(self.last)
             case Ended(why=why):
-                return self._with_phrase(ENDS.get(why, "Stopped before the end"))
+                return self._with_phrase(END_PHRASES.get(why, "Stopped before the end"))
             case _:
                 return self
 
@@ -144,7 +144,7 @@ def parse_activity_name(reply: str) -> str:
     """Return the name in a small model's reply; empty if it is no name."""
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
     found = escape_line(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
-    return _join_short_words(*found) if LEAST <= len(found) <= 2 * MOST else ""
+    return _join_short_words(*found) if MIN_NAME_WORDS <= len(found) <= 2 * MAX_PHRASE_WORDS else ""
 
 
 def describe_tool_call(call: Call) -> str:
@@ -162,9 +162,9 @@ def describe_tool_call(call: Call) -> str:
         return _join_short_words(words, text.get(name, ""))
     if kind == "shell":
         return _describe_command(text.get("description", ""), text.get("command", ""))
-    if kind in FILES:
+    if kind in FILE_ACTION_PHRASES:
         path = text.get("file_path") or text.get("path") or text.get("notebook_path") or ""
-        return _join_short_words(FILES[kind], path.rstrip("/").rpartition("/")[2])
+        return _join_short_words(FILE_ACTION_PHRASES[kind], path.rstrip("/").rpartition("/")[2])
     if call.name == "WebFetch":
         return _join_short_words("Fetching a page from", _url_host(text.get("url", "")))
     return _join_short_words("Using the tool", call.name)
@@ -182,7 +182,7 @@ def _describe_todo_list(args: dict[str, object]) -> str:
 
 def _describe_command(description: str, command: str) -> str:
     """Describe a command by the model's own words if they are short, else by how it begins."""
-    if 3 <= len(description.split()) <= MOST:
+    if 3 <= len(description.split()) <= MAX_PHRASE_WORDS:
         return _join_short_words(description)
     several = len(command.split()) > 1
     return _join_short_words("Running" if several else "Running the command", command)
@@ -196,7 +196,7 @@ def _url_host(url: str) -> str:
 
 
 def _join_short_words(*parts: str) -> str:
-    words = " ".join(parts).split()[:MOST]
+    words = " ".join(parts).split()[:MAX_PHRASE_WORDS]
     return " ".join(
         escape_line(word if len(word) <= MAX_WORD_CHARS else f"{word[:MAX_WORD_CHARS]}…")
         for word in words

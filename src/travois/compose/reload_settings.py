@@ -22,7 +22,7 @@ from travois.hooks.fire import fire_hooks
 from travois.ports.world import UserWarned
 from travois.settings.schema import LoadedSettings
 
-T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 FileStamps = dict[str, tuple[int, int]]
 """When each file was written last, and its size; those that are not there are not in it."""
 
@@ -87,7 +87,9 @@ def _is_unchanged(old: LoadedSettings, new: LoadedSettings) -> bool:
     return old.rules == new.rules and old.hooks == new.hooks and rights_of[0] == rights_of[1]
 
 
-def _exchange_entries(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+def _exchange_entries(
+    held: tuple[ItemT, ...], old: tuple[ItemT, ...], new: tuple[ItemT, ...]
+) -> tuple[ItemT, ...]:
     """Replace the entries of the old settings by the new, and keep those added since."""
     return (*new, *(one for one in held if one not in old and one not in new))
 

@@ -15,16 +15,16 @@ import msgspec
 from travois.core.facts import Assistant, Entry, Sent
 from travois.core.models import Price
 
-Life = Literal["5m", "1h"]
+CacheTtl = Literal["5m", "1h"]
 SHORT_TTL_SECONDS = 300.0
 LONG_TTL_SECONDS = 3_600.0
-FEWEST = 2
+MIN_PAUSES = 2
 """The fewest pauses between the two lifetimes that show a habit."""
-MAX_COST_RATIO: dict[Life, float] = {"1h": 1.05, "5m": 0.9}
+MAX_COST_RATIO: dict[CacheTtl, float] = {"1h": 1.05, "5m": 0.9}
 """The cost ratio at which to change; a longer lifetime may cost a little more, as it keeps more."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class RequestInterval(msgspec.Struct, frozen=True):
     """One request: the time since the one before it, and the tokens of both prompts."""
 
     pause: float
@@ -35,12 +35,12 @@ class Step(msgspec.Struct, frozen=True):
 class TtlChoice(msgspec.Struct, frozen=True):
     """The life that would have cost less, how many pauses tell so, and what it would have saved."""
 
-    life: Life
+    life: CacheTtl
     pauses: int
     saved: float
 
 
-def steps(entries: Iterable[Entry]) -> Iterator[Step]:
+def list_request_intervals(entries: Iterable[Entry]) -> Iterator[RequestInterval]:
     """List the requests that were answered, in order."""
     sent = last = 0.0
     before = 0
@@ -49,12 +49,12 @@ def steps(entries: Iterable[Entry]) -> Iterator[Step]:
             sent = entry.at
         elif isinstance(entry.fact, Assistant) and entry.fact.usage.prompt and sent:
             if last:
-                yield Step(sent - last, before, entry.fact.usage.prompt)
+                yield RequestInterval(sent - last, before, entry.fact.usage.prompt)
             last, before = sent, entry.fact.usage.prompt
 
 
 def choose_cache_ttl(
-    taken: Iterable[Step], price: Price, *, life: Life, most: int
+    taken: Iterable[RequestInterval], price: Price, *, life: CacheTtl, most: int
 ) -> TtlChoice | None:
     """Return the other lifetime if it would have been cheaper by enough.
 
@@ -63,19 +63,26 @@ def choose_cache_ttl(
     """
     seen = list(taken)
     pauses = sum(SHORT_TTL_SECONDS < step.pause <= LONG_TTL_SECONDS for step in seen)
-    if not price.write_1h or (life == "5m" and pauses < FEWEST):
+    if not price.write_1h or (life == "5m" and pauses < MIN_PAUSES):
         return None
-    costs: dict[Life, float] = {
-        "5m": sum(_cost(step, SHORT_TTL_SECONDS, price.write, price.read, most) for step in seen),
-        "1h": sum(_cost(step, LONG_TTL_SECONDS, price.write_1h, price.read, most) for step in seen),
+    costs: dict[CacheTtl, float] = {
+        "5m": sum(
+            _price_interval(step, SHORT_TTL_SECONDS, price.write, price.read, most) for step in seen
+        ),
+        "1h": sum(
+            _price_interval(step, LONG_TTL_SECONDS, price.write_1h, price.read, most)
+            for step in seen
+        ),
     }
-    other: Life = "1h" if life == "5m" else "5m"
+    other: CacheTtl = "1h" if life == "5m" else "5m"
     if costs[other] > MAX_COST_RATIO[other] * costs[life]:
         return None
     return TtlChoice(other, pauses, (costs[life] - costs[other]) / 1_000_000)
 
 
-def _cost(step: Step, life: float, write: float, read: float, most: int) -> float:
+def _price_interval(
+    step: RequestInterval, life: float, write: float, read: float, most: int
+) -> float:
     if step.pause > life:
         return write * min(step.prompt, most)
     return read * min(step.before, step.prompt) + write * max(0, step.prompt - step.before)

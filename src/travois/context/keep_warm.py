@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.cache_lifetime import choose_cache_ttl, steps
+from travois.context.cache_lifetime import choose_cache_ttl, list_request_intervals
 from travois.context.window import compaction_threshold, current_model
 from travois.core.facts import Sent
 from travois.core.view import View, project_view
@@ -69,7 +69,7 @@ def adjust_cache_ttl(agent: Agent) -> None:
     """Choose the lifetime of the next cache once the old one is gone anyway, and say so."""
     epoch = agent.session.view.epoch
     assert epoch is not None
-    card, taken = epoch.model, steps(agent.session.history())
+    card, taken = epoch.model, list_request_intervals(agent.session.history())
     most = (
         agent.context.layers.cold
         if agent.context.layers.idle == "cheap"

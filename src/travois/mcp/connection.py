@@ -329,7 +329,7 @@ def _is_retry_useless(why: str) -> bool:
     return LOGIN_COMMAND in why or "no such program" in why
 
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 UNKNOWN_OUTCOME = "the call may have run in part or in full; check before you call it again"
 CONNECTION_LOST = f"the connection ended after the call was sent: {UNKNOWN_OUTCOME}"
 STATELESS_VERSION = "2026-07-28"
@@ -468,12 +468,12 @@ class McpConnection(McpLifecycle):
             )
         return self._client
 
-    async def _with_time_limit(self, asked: Awaitable[T]) -> T:
+    async def _with_time_limit(self, asked: Awaitable[ResultT]) -> ResultT:
         with anyio.move_on_after(self.server.limit):
             return await self._translate_errors(asked)
         raise ToolError(f"{self.server.name} did not answer within {self.server.limit:g} s.")
 
-    async def _translate_errors(self, asked: Awaitable[T]) -> T:
+    async def _translate_errors(self, asked: Awaitable[ResultT]) -> ResultT:
         """Await an answer; turn every failure into a `Refusal` that the model can act on."""
         over = self._over
         try:

@@ -12,7 +12,7 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.world import BackgroundJob, Env
 
-A = TypeVar("A", bound=msgspec.Struct)
+ArgsT = TypeVar("ArgsT", bound=msgspec.Struct)
 
 
 class ToolOutcome(msgspec.Struct, frozen=True):
@@ -39,16 +39,16 @@ class CallLocation(msgspec.Struct, frozen=True):
     """The commands in the background."""
 
 
-class Tool(msgspec.Struct, Generic[A], frozen=True):
+class Tool(msgspec.Struct, Generic[ArgsT], frozen=True):
     """One tool. `access` is pure; `run` may raise `ToolError` to tell the model what is wrong."""
 
     name: str
     description: str
-    args: type[A]
-    access: Callable[[A, CallLocation], tuple[Access, ...]]
-    run: Callable[[A, Env, str], Awaitable[ToolOutcome]]
+    args: type[ArgsT]
+    access: Callable[[ArgsT, CallLocation], tuple[Access, ...]]
+    run: Callable[[ArgsT, Env, str], Awaitable[ToolOutcome]]
     """Called with the arguments, the world, and the id of the call."""
-    summary: Callable[[A], str]
+    summary: Callable[[ArgsT], str]
     """One line for a person: what this call does."""
     room: int = 0
     """The smallest window, in tokens, in which it is worth its words, unless it is asked for."""
@@ -64,7 +64,7 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """The tool whose permission rules hold for it; empty for its own."""
     schema: str = ""
     """The JSON schema of the arguments, where another says what they are and no struct does."""
-    stands: Callable[[A], tuple[str, str]] | None = None
+    stands: Callable[[ArgsT], tuple[str, str]] | None = None
     """The call that this one stands for: the name of an MCP tool, and its arguments."""
 
 

@@ -144,7 +144,7 @@ MIN_NAME_SIMILARITY = 0.5
 """The similarity from which a model id is suggested for another."""
 MAX_SUGGESTIONS = 3
 OR_AWS_KEYS = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-T = TypeVar("T")
+EntryT = TypeVar("EntryT")
 CatalogTables = dict[str, dict[str, dict[str, object]]]
 """The catalogue as it is written: `providers` and `models`, each by name."""
 
@@ -344,10 +344,10 @@ def _snake_case_keys(entry: object) -> dict[str, object]:
 def _merge_table(
     name: str,
     extra: Mapping[str, Mapping[str, object]],
-    kind: type[T],
+    kind: type[EntryT],
     *,
     where: Callable[[str], str],
-) -> dict[str, T]:
+) -> dict[str, EntryT]:
     shipped, theirs = _load_catalog_tables()[name], extra.get(name, {})
     rows = {
         key: {**shipped.get(key, {}), **_snake_case_keys(entry)} for key, entry in theirs.items()
@@ -362,8 +362,8 @@ def _merge_table(
 
 
 def _convert_entry(
-    key: str, fields: dict[str, object], kind: type[T], *, where: Callable[[str], str]
-) -> T:
+    key: str, fields: dict[str, object], kind: type[EntryT], *, where: Callable[[str], str]
+) -> EntryT:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:

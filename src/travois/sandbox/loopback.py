@@ -24,7 +24,7 @@ import msgspec
 
 from travois.sandbox import landlock
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 """Folders in which `nsenter` is searched: nothing there comes from a workspace."""
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
@@ -39,7 +39,7 @@ class NetworkNamespace(Protocol):
         """The words before a command that make it enter the namespace."""
         ...
 
-    def start(self, begin: Callable[[], T]) -> T:
+    def start(self, begin: Callable[[], ResultT]) -> ResultT:
         """Start a program, which has the prefix, in the namespace."""
         ...
 
@@ -103,7 +103,7 @@ class ThreadHeldNamespace:
             self._thread.shutdown()
             raise
 
-    def start(self, begin: Callable[[], T]) -> T:
+    def start(self, begin: Callable[[], ResultT]) -> ResultT:
         """Start a program from the thread."""
         return self._thread.submit(begin).result()
 
@@ -138,7 +138,7 @@ class FileHeldNamespace:
             return (self._nsenter, f"--user={user}", f"--net={network}", keep, "--")
         return (*_build_isolated_argv("enter.py"), user, network)
 
-    def start(self, begin: Callable[[], T]) -> T:
+    def start(self, begin: Callable[[], ResultT]) -> ResultT:
         """Start a program, which enters the namespace through its prefix."""
         return begin()
 

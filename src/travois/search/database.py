@@ -41,7 +41,7 @@ DAMAGED_FILE_CODES = frozenset(
 )
 """What the content of a file is to blame for; the rest is the place where it lies."""
 
-T = TypeVar("T")
+RowT = TypeVar("RowT")
 
 
 class ForeignIndexFile(sqlite3.DatabaseError):
@@ -61,7 +61,7 @@ class IndexFile:
         self._inode = 0
         self._lock = RLock()
 
-    def run(self, action: Callable[[sqlite3.Connection], T]) -> T:
+    def run(self, action: Callable[[sqlite3.Connection], RowT]) -> RowT:
         """Run an action on the open file, again if the file had to be repaired for it."""
         with self._lock:
             for mend in (self._replace_damaged_file, self._fall_back_to_memory):

@@ -149,7 +149,7 @@ def _build_splices(text: str, change: Change, matches: list[TextMatch]) -> tuple
 MAX_EDIT_ATTEMPTS = 30
 MAX_EDITED_FILE_BYTES = 50_000_000
 THREAD_TEXT_BYTES = 500_000
-T = TypeVar("T")
+WorkT = TypeVar("WorkT")
 LENIENT_MATCH_NOTES = {
     "folded": " Matched despite different quotes, dashes or spaces; the file's own were kept.",
     "lines": " Matched despite different indentation or trailing spaces; new_string was adjusted.",
@@ -229,7 +229,7 @@ async def _try_edit(path: str, changes: Sequence[Change], *, env: Env) -> ToolOu
     )
 
 
-async def _run_in_thread(work: Callable[[], T], size: int) -> T:
+async def _run_in_thread(work: Callable[[], WorkT], size: int) -> WorkT:
     """Do some work on a text of this size without blocking the event loop."""
     if size < THREAD_TEXT_BYTES:
         return work()

@@ -150,7 +150,7 @@ def test_a_monstrous_line_is_passed_over_and_what_follows_is_read(
 ) -> None:
     first, *rest = claude(TALK)
     huge = claude([RecordedTurn("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
-    monkeypatch.setattr(loose, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(loose, "MAX_LINE_BYTES", 1000)
     assert read_session(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK
 
 

@@ -84,7 +84,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
 
 
 Json = dict[str, object]
-LONGEST_LINE = 1 << 25
+MAX_LINE_BYTES = 1 << 25
 LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -95,8 +95,8 @@ LONE_SURROGATE = re.compile(
 def read_json_lines(path: Path) -> Iterator[Json]:
     """Yield the JSON objects of a file, one per line, skipping damaged and huge lines."""
     with path.open("rb", buffering=1 << 20) as file:
-        while line := file.readline(LONGEST_LINE):
-            if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
+        while line := file.readline(MAX_LINE_BYTES):
+            if not line.endswith(b"\n") and len(line) == MAX_LINE_BYTES:
                 _skip_long_line(file)
             elif (record := decode_json_object(line)) is not None:
                 yield record
@@ -104,7 +104,7 @@ def read_json_lines(path: Path) -> Iterator[Json]:
 
 def _skip_long_line(file: BinaryIO) -> None:
     """Go to the end of a line without keeping it."""
-    while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+    while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
         pass
 
 

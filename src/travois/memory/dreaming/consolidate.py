@@ -66,7 +66,7 @@ DREAM_RESULT_NOTE = "dreamt"
 DREAM_CHANGE_REASON = "dream"
 """The reason for these changes in the history."""
 
-T = TypeVar("T")
+StepT = TypeVar("StepT")
 Args = TypeVarTuple("Args")
 DreamPhase = Literal["orient", "gather", "consolidate", "prune"]
 DreamMode = Literal["make", "show"]
@@ -329,7 +329,7 @@ def _apply_draft(memories: MemoryStore, draft: ChangeDraft, id: str) -> AppliedC
     return done
 
 
-async def _run_in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
+async def _run_in_thread(work: Callable[[*Args], StepT], *args: *Args) -> StepT:
     """Run read-only work in a thread; a cancelled caller does not wait for it."""
     return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 

@@ -357,7 +357,7 @@ def first_error_line(message: str) -> str:
     return f"{said} {why}".strip()[:500]
 
 
-T = TypeVar("T")
+AnswerT = TypeVar("AnswerT")
 BROWSER_PROGRAMS = (
     "chromium",
     "chromium-browser",
@@ -446,7 +446,7 @@ class Chromium:
             await anyio.to_thread.run_sync(self._stack.close)
         self._portal = None
 
-    async def _run_in_browser(self, work: Callable[[BrowserWindow], Awaitable[T]]) -> T:
+    async def _run_in_browser(self, work: Callable[[BrowserWindow], Awaitable[AnswerT]]) -> AnswerT:
         """Run work in the browser's thread, one action at a time."""
         async with self._lock:
             if self._portal is None:
@@ -468,7 +468,7 @@ class Chromium:
         self._serving = portal.start_task_soon(self._gate.serve)
         return portal
 
-    async def _run_action(self, work: Callable[[BrowserWindow], Awaitable[T]]) -> T:
+    async def _run_action(self, work: Callable[[BrowserWindow], Awaitable[AnswerT]]) -> AnswerT:
         from playwright.async_api import Error
 
         try:
