@@ -191,4 +191,4 @@ def test_an_image_that_may_not_be_shown_is_named(program: Program) -> None:
         done = program.run("exec", *model, "-i", str(apart), "look")
     assert (missing.code, "Image none.png does not exist" in missing.err) == (2, True)
     assert (done.code, done.out) == (0, "Done.\n")
-    assert f"{apart} is outside the folders to work in and is not shown" in done.err
+    assert f"{apart} is outside the workspace and was not attached" in done.err

@@ -95,7 +95,7 @@ def test_a_compaction_that_was_asked_for_is_receipted_searched_and_undone(work: 
         (miss,) = told(work, "cost")["misses"]
         assert (miss["cause"], miss["expected"]) == ("compaction", True)
         undone = work.run("context", "undo")
-        assert undone.code == 0 and undone.out.startswith("Compaction 1 is undone")
+        assert undone.code == 0 and undone.out.startswith("Undid compaction 1")
         assert work.ask("and now?", "-c").code == 0
         assert api.ledger[-1].usage.prompt > full
         again = work.run("context", "undo")
@@ -205,7 +205,7 @@ def test_a_session_in_use_and_a_switch_that_is_off_are_refused_clearly(work: Pro
         screen.type("/compact values\n")
         screen.until("Compacted (manual)")
         screen.type("/cost\n")
-        screen.until("of the prompts from cache")
+        screen.until("of input from cache")
         screen.type("/model anthropic/claude-haiku-5-5\n")
         screen.until("The model is anthropic/claude-haiku-5-5.")
         screen.type("/nonsense\n")

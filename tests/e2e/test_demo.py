@@ -15,7 +15,7 @@ from tests.e2e.test_terminal import Screen
 
 FAST = ("demo", "--speed", "100")
 LABEL = "scripted model: nothing leaves this machine"
-RECEIPT = re.compile(r"([\d,]+) tokens, ([\d,]+) planned, ([\d,]+) measured")
+RECEIPT = re.compile(r"([\d,]+) tokens → ([\d,]+) planned, ([\d,]+) measured")
 PAGE = re.compile(r"http://127\.0\.0\.1:(\d+)(/[\w-]+/enter\?token=[\w-]+)#session=([\w-]+)")
 
 
@@ -117,7 +117,7 @@ def test_in_lines_one_may_stray_say_no_and_leave(visitor: Program) -> None:
     screen.until("Enter goes on with: /compact")
     screen.child.send_signal(signal.SIGINT)
     screen.until("You left the tour")
-    screen.until("stays in ")
+    screen.until("is kept in ")
     kept = Path(screen.until("\r\n").strip())
     assert (screen.child.wait(300), kept.name in left(visitor)) == (0, True)
     assert "if prices" not in (kept / "shop" / "cart.py").read_text()

@@ -198,7 +198,7 @@ def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Pr
     (id,) = changed(program)
     assert f"Undo: travois memory undo {id}" in done.out
     status = program.run("dream", "--status")
-    assert "completed; touched project/" in status.out
+    assert "completed; changed project/" in status.out
     assert program.run("memory", "undo", id).code == 0
     assert remembered(program) == {"twin": VAULT, **KEPT}
 

@@ -69,7 +69,7 @@ def test_all_that_an_agent_keeps_is_shown_first_and_then_taken_over(program: Pro
     assert "Imported: 1 session. Resume the last one with travois --resume" in done.out
     assert json.loads(program.run("memory", "list", "--json").out)[0]["name"] == "db"
     again = program.run("import", "claude", "--yes")
-    assert again.out.endswith("all of it is here already\n")
+    assert again.out.endswith("everything is already here\n")
 
 
 @needed

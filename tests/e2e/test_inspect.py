@@ -64,7 +64,7 @@ def inspect(program: Program) -> Iterator[Callable[..., str]]:
         running.append(program.start("inspect", "--no-open", *words))
         assert running[-1].stdout is not None
         address, ends = (running[-1].stdout.readline() for _ in range(2))
-        assert ends == b"Ctrl-C ends it.\n"
+        assert ends == b"Press Ctrl-C to stop.\n"
         return address.decode().strip()
 
     yield start
@@ -403,6 +403,6 @@ def test_without_its_packages_it_says_what_to_install(program: Program, tmp_path
     done = program.run("inspect")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "travois: The page needs packages that are not installed: there is no starlette\n"
+        "travois: The page needs packages that are not installed: starlette is missing\n"
         "  pip install 'travois[web]'\n"
     )

@@ -203,7 +203,7 @@ def test_headless_planning_needs_a_rule(program: Program) -> None:
     allowed = ("--permission-mode", "acceptEdits", "--allowedTools", "EnterPlanMode")
     seen = scripted(program, [[call("EnterPlanMode")], [write("x.txt", "x")]], "go", *allowed)
     assert "Plan mode holds" in seen[0]
-    assert "plan mode: nothing is changed" in seen[1]
+    assert "plan mode: no changes" in seen[1]
     assert not (program.folder / "x.txt").exists()
 
 

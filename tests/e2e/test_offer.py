@@ -98,7 +98,7 @@ def test_plan_mode_looks_and_asks_for_more_and_changes_nothing(program: Program)
             "say": [use("Bash", command="touch made")],
         },
         {
-            "when": {"tool_result": {"contains": "until the user agrees to the plan"}},
+            "when": {"tool_result": {"contains": "until the user approves the plan"}},
             "say": [use("Read", file_path="/etc/os-release")],
         },
         {"when": {"tool_result": {"contains": "NAME="}}, "say": "Looked."},

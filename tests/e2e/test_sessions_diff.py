@@ -93,8 +93,8 @@ def test_people_see_a_table_and_a_patch(program: Program, forks: tuple[str, str]
     done = program.run("sessions", "diff", parent[:13], fork[:13], "--patch")
     assert (done.code, done.err) == (0, "")
     assert "B is a fork of A; they diverge after prompt 1: 'look at notes.txt'." in done.out
-    assert "B was asked: do it in Python" in done.out
-    assert "B said last: Python it is." in done.out
+    assert "B prompt: do it in Python" in done.out
+    assert "B final answer: Python it is." in done.out
     rows = [line.split() for line in done.out.splitlines()]
     assert ["added", "+1", "-0", "added", "+1", "-0", "differs", "new.py"] in rows
     assert ["-", "modified", "+1", "-0", "only", "B", "notes.txt"] in rows

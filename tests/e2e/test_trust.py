@@ -62,7 +62,7 @@ def test_a_terminal_asks_once_and_shows_everything_before_anything_runs(program:
     with lab.server(SCRIPT) as api:
         program.url = api.url
         screen = Screen(program, *program.model)
-        shown = screen.until("Trust this folder with them?")
+        shown = screen.until("Trust this folder?")
         assert "permissions.allow: Bash(touch made)" in shown
         assert 'env.GREETING: "hello"' in shown
         assert 'hook SessionStart: {"hooks":[{"type":"command","command":"touch hooked"}]}' in shown
@@ -80,7 +80,7 @@ def test_a_refusal_is_asked_for_once_and_a_change_again(program: Program) -> Non
     with lab.server([]) as api:
         program.url = api.url
         screen = Screen(program, *program.model)
-        screen.until("Trust this folder with them?")
+        screen.until("Trust this folder?")
         screen.type("no\n")
         screen.until("is not trusted with 3 of its settings")
         screen.until("> ")
@@ -91,7 +91,7 @@ def test_a_refusal_is_asked_for_once_and_a_change_again(program: Program) -> Non
         assert not (program.folder / "hooked").exists()
         bring(program, WIDE | {"env": {"GREETING": "other"}})
         changed = Screen(program, *program.model)
-        assert 'env.GREETING: "other"' in changed.until("Trust this folder with them?")
+        assert 'env.GREETING: "other"' in changed.until("Trust this folder?")
         changed.type("\x04")
         changed.until("> ")
         assert changed.leave() == 0
