@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.program import Program
 from travois.cli.main import write_crash_report
 from travois.permissions.masking import mask_text, mask_value
-from travois.providers.client import ApiKeyHelper
+from travois.providers.client import ApiKeyCommand
 
 SECRETS = {
     "named variable": "nv-plum-77-orchid",
@@ -164,7 +164,7 @@ def test_a_key_that_a_command_printed_is_in_no_crash_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path))
-    key = ApiKeyHelper("echo printed-key-of-ours-12", lambda headers: None)
+    key = ApiKeyCommand("echo printed-key-of-ours-12", lambda headers: None)
     anyio.run(key.auth_headers)
     said = write_crash_report(error := RuntimeError("printed-key-of-ours-12"), cause=error)
     (file,) = (tmp_path / "crashes").iterdir()

@@ -241,7 +241,7 @@ class AcpError(Exception):
         self.code = code
 
 
-class MethodHandler(msgspec.Struct, frozen=True):
+class EditorMethod(msgspec.Struct, frozen=True):
     """The handler of a method, and the type of its parameters."""
 
     takes: type[msgspec.Struct]
@@ -253,14 +253,14 @@ class AcpConnection:
 
     def __init__(self, out: int) -> None:
         self._out = out
-        self._ways: Mapping[str, MethodHandler] = {}
+        self._ways: Mapping[str, EditorMethod] = {}
         self._waiting: dict[RequestId, PendingAnswer] = {}
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
         self._count = 0
         self._open = True
         self._hearing = anyio.CancelScope()
 
-    async def serve(self, ways: Mapping[str, MethodHandler], group: TaskGroup) -> None:
+    async def serve(self, ways: Mapping[str, EditorMethod], group: TaskGroup) -> None:
         """Handle messages until the editor closes the connection."""
         self._ways = ways
         with self._hearing:

@@ -22,12 +22,12 @@ from travois.acp.protocol import (
     AcpError,
     AuthenticateParams,
     ClientCapabilities,
+    EditorMethod,
     EmptyParams,
     ExistingSessionParams,
     InitializeParams,
     ListSessionsParams,
     McpServerParams,
-    MethodHandler,
     NameValue,
     NewSessionParams,
     PromptParams,
@@ -74,7 +74,7 @@ class AcpServer:
         self._open: dict[str, AcpSession] = {}
         self._left = False
 
-    def method_handlers(self) -> Mapping[str, MethodHandler]:
+    def method_handlers(self) -> Mapping[str, EditorMethod]:
         """Return the handler of each method."""
         ways: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Awaitable[JsonObject]]]] = {
             "initialize": (InitializeParams, self._initialize),
@@ -92,7 +92,7 @@ class AcpServer:
             "session/prompt": (PromptParams, self._prompt),
             "session/cancel": (SessionParams, self._cancel),
         }
-        return {name: MethodHandler(*way) for name, way in ways.items()}
+        return {name: EditorMethod(*way) for name, way in ways.items()}
 
     def close_all(self) -> None:
         """Close all sessions, including those being opened."""

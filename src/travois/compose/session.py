@@ -261,15 +261,12 @@ async def compose_session(
         agent = await _compose_agent(start, parts, stack)
         gone = _enter_work_folder(agent, start, stack)
         cut = await _apply_requested_head(agent, card, options, guests=guests, serve=serve)
-        notices = (*filter(None, (unchosen, fence.line, cut)), *loaded.notices, *unusable, *remarks)
-        notices += (
+        notices = (
+            *filter(None, (unchosen, fence.line, cut)),
+            *(*loaded.notices, *unusable, *remarks),
             *serving.missing_price_notices(loaded, card),
-            *gone,
-            *flaws,
-            *unstyled,
+            *(*gone, *flaws, *unstyled),
             *describe_log_damage(opened.log),
-        )
-        notices += (
             *rights.startup_notices(loaded, place.cwd),
             *loan.notices,
             *world.processes.take_notices(),

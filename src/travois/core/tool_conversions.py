@@ -8,7 +8,6 @@ wrong with it.
 from __future__ import annotations
 
 import re
-import shlex
 from typing import cast
 
 ToolArgs = dict[str, object]
@@ -79,7 +78,7 @@ def join_command_line(words: list[object]) -> str:
     argv = [str(word) for word in words]
     if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELL_PROGRAMS and argv[1] in ("-c", "-lc"):
         return argv[2]
-    return shlex.join(argv)
+    return " ".join(map(_quote_argument, argv))
 
 
 def convert_powershell(args: ToolArgs) -> tuple[str, ToolArgs]:
@@ -87,7 +86,7 @@ def convert_powershell(args: ToolArgs) -> tuple[str, ToolArgs]:
     command = args.get("command")
     if not isinstance(command, str):
         return "Bash", args
-    line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(command)}"
+    line = f"pwsh -NoProfile -NonInteractive -Command {_quote_argument(command)}"
     return "Bash", {**args, "command": line}
 
 
@@ -97,8 +96,8 @@ def convert_list_folder(args: ToolArgs) -> tuple[str, ToolArgs]:
     folder = next((left.pop(n) for n in ("path", "dir_path", "directory") if n in left), ".")
     ignored = left.pop("ignore", None)
     patterns = cast("list[object]", ignored) if isinstance(ignored, list) else []
-    options = "".join(f" --ignore={shlex.quote(str(one))}" for one in patterns)
-    return "Bash", {**left, "command": f"ls -Ap{options} -- {shlex.quote(str(folder))}"}
+    options = "".join(f" --ignore={_quote_argument(str(one))}" for one in patterns)
+    return "Bash", {**left, "command": f"ls -Ap{options} -- {_quote_argument(str(folder))}"}
 
 
 def convert_read_many(args: ToolArgs) -> tuple[str, ToolArgs]:
@@ -268,3 +267,10 @@ def convert_search_flags(args: ToolArgs) -> ToolArgs:
     if isinstance(left.get("names_only"), bool) and left.pop("names_only"):
         left["output_mode"] = "files_with_matches"
     return left
+
+
+def _quote_argument(text: str) -> str:
+    """Quote an argument for a shell."""
+    from shlex import quote  # the first request does not wait for it
+
+    return quote(text)

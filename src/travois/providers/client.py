@@ -32,7 +32,7 @@ KEY_HELPER_TIMEOUT = 60.0
 Headers = tuple[tuple[str, str], ...]
 
 
-class ApiKeyHelper:
+class ApiKeyCommand:
     """An API key printed by the user's apiKeyHelper command, renewed when it expires."""
 
     def __init__(self, command: str, heard: Callable[[Headers], None]) -> None:
@@ -107,7 +107,7 @@ class HttpModel:
         self._transport = transport
         self._silence = silence
         self._known = known
-        self._keys = ApiKeyHelper(endpoint.helper, heard) if endpoint.helper else None
+        self._keys = ApiKeyCommand(endpoint.helper, heard) if endpoint.helper else None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:

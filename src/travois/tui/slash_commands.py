@@ -13,7 +13,6 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import anyio
 import anyio.to_thread
 from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
@@ -713,16 +712,12 @@ TALK_COMMANDS = {
 
 
 MAX_MESSAGES_OFFERED = 100
-FROM_MESSAGE = "from"
-UP_TO_MESSAGE = "up-to"
-PICK_MESSAGE = "pick"
+FROM_MESSAGE, UP_TO_MESSAGE, PICK_MESSAGE = "from", "up-to", "pick"
 COMPACT_PARTS = (
     ("everything but the newest messages", "as automatic compaction does"),
     ("from a message on", "messages before it stay, and so does the cache"),
     ("up to a message", "messages after it stay"),
 )
-
-
 COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 
@@ -780,9 +775,8 @@ async def _run_notes_command(desk: CommandHost, _: str) -> str:
 async def _run_cost_command(desk: CommandHost, _: str) -> str:
     from travois.commands.context import compute_session_cost, render_session_cost
 
-    return render_session_cost(
-        compute_session_cost(desk.session.crew.agent.session.all_entries()), time.time()
-    )
+    cost = compute_session_cost(desk.session.crew.agent.session.all_entries())
+    return render_session_cost(cost, time.time())
 
 
 WINDOW_COMMANDS = {
