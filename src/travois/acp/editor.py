@@ -215,7 +215,7 @@ EMPTY_PROMPT = PromptParts(())
 
 
 def parse_prompt_blocks(blocks: tuple[PromptBlock, ...], blobs: Blobs, *, cwd: str) -> PromptParts:
-    """Parse a prompt; raise `Wrong` for unsupported content."""
+    """Parse a prompt; raise `AcpError` for unsupported content."""
     words = _join_block_texts(blocks, cwd)
     media = tuple(found for block in blocks if (found := _block_media(block, blobs)))
     notes = tuple(
@@ -286,7 +286,7 @@ def _block_media(block: PromptBlock, blobs: Blobs) -> Media | None:
 
 
 def _store_resource(resource: EmbeddedResource, blobs: Blobs) -> Media:
-    """Store an embedded resource; raise `Wrong` unless it is an image or a PDF."""
+    """Store an embedded resource; raise `AcpError` unless it is an image or a PDF."""
     kind = resource.mime_type or ""
     if not kind.startswith("image/") and kind != PDF_TYPE:
         raise AcpError(INVALID_PARAMS, f"Attachments of type {kind or 'unknown'} are not supported")

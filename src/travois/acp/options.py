@@ -67,7 +67,7 @@ class SessionChoices:
         return {"sessionUpdate": "config_option_update", "configOptions": told}
 
     async def choose(self, what: str, value: str) -> None:
-        """Set an option; raise `Fault` if the value is invalid."""
+        """Set an option; raise `UserError` if the value is invalid."""
         match what:
             case "mode":
                 self._session.enter(value)

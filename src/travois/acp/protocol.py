@@ -230,7 +230,7 @@ AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 RequestId = int | str | None
 AskEditor = Callable[[str, JsonObject], Awaitable[msgspec.Raw]]
-"""Sends a request to the editor; raises `Declined`."""
+"""Sends a request to the editor; raises `HostDeclined`."""
 
 
 class AcpError(Exception):
@@ -276,7 +276,7 @@ class AcpConnection:
         self._write_message({"method": method, "params": params})
 
     async def request(self, method: str, params: JsonObject) -> msgspec.Raw:
-        """Send a request and return the reply; raise `Declined`."""
+        """Send a request and return the reply; raise `HostDeclined`."""
         if not self._open:
             raise HostDeclined(HOST_GONE)
         self._count += 1

@@ -277,7 +277,7 @@ class AcpSession:
             self._send_update(update)
 
     async def prompt(self, blocks: tuple[PromptBlock, ...]) -> JsonObject:
-        """Run a prompt after those before it; raise `Wrong`."""
+        """Run a prompt after those before it; raise `AcpError`."""
         agent = self._session.crew.agent
         job = PromptJob(parse_prompt_blocks(blocks, agent.world.blobs, cwd=agent.world.root))
         if not self._left:

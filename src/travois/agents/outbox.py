@@ -22,7 +22,7 @@ class AgentOutbox:
         self._me = agent.team.birth.id if agent.team.birth else ""
 
     async def send(self, to: str, text: str) -> str:
-        """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
+        """Send a message; returns what becomes of it. Raises `ToolError` if nobody would get it."""
         courier = self._agent.team.courier
         if to == ALL_ADDRESS:
             return await self._send_to_all(text)

@@ -115,7 +115,7 @@ class ChildAgents:
     async def resume(self, order: AgentOrder) -> AgentReport:
         """Resume a child that has ended, with its history; it costs as much as a new one.
 
-        Raises `Refusal` if there is none, or if it still runs.
+        Raises `ToolError` if there is none, or if it still runs.
         """
         parent, id = self._parent, self.find(order.resume)
         if not id:

@@ -68,7 +68,7 @@ class AgentTasks:
         return edit(read_stored(self._store.read()))
 
     def change(self, edit: TaskListEdit) -> TaskList:
-        """Change the list; raises `Refusal` if the edit is invalid."""
+        """Change the list; raises `ToolError` if the edit is invalid."""
         try:
             value = self._store.change(edit)
         except TaskError as error:

@@ -28,7 +28,7 @@ class TeamTaskFile:
         self._path, self._lock = folder / TASKS_FILE, folder / TASKS_LOCK_FILE
 
     def read(self) -> str:
-        """Return the stored list; empty if there is none yet. Raises `Fault`."""
+        """Return the stored list; empty if there is none yet. Raises `UserError`."""
         try:
             value = self._path.read_text("utf-8")
             read_stored(value)
@@ -44,7 +44,7 @@ class TeamTaskFile:
         return value
 
     def change(self, edit: Callable[[TaskList], TaskList]) -> str:
-        """Apply an edit while no other process can; returns the new list. Raises `Fault`."""
+        """Apply an edit while no other process can; returns the new list. Raises `UserError`."""
         try:
             with self._lock_file():
                 value = store_tasks(edit(read_stored(self.read())))

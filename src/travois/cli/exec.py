@@ -111,7 +111,7 @@ def _effort_from_codex(told: str) -> str:
 
 
 def _find_unreadable_images(args: Namespace) -> Iterator[str]:
-    """Yield the images that may not be looked at; raises `Fault` for one that is not there."""
+    """Yield the images that may not be looked at; raises `UserError` for one that is not there."""
     folders = [os.path.realpath(folder) for folder in (args.cd or ".", *args.add_dir)]
     for image in args.image:
         if not os.path.isfile(image):

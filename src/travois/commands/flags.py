@@ -49,7 +49,7 @@ COMMANDS = {
     "demo": "a one-minute tour: no key, no network",
     "lab": "a local API simulator for testing agents",
 }
-"""Commands; each has a `register_NAME` in the module of its name, or in that of `MODULES`."""
+"""Commands; each has a `register_NAME` in the module of its name, or as `COMMAND_MODULES` says."""
 IGNORED_FLAGS = (
     *("advisor", "betas", "debug-file", "resume-drops-turn"),
     *("task-budget", "teammate-mode", "thinking-display"),

@@ -43,7 +43,7 @@ UNSUPPORTED_ERRNOS = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def create_file(target: str, data: bytes) -> None:
-    """Make a file where nothing may be yet; raises `Stale` if something is."""
+    """Make a file where nothing may be yet; raises `StaleFile` if something is."""
     with (
         open_parent(target, missing="make") as place,
         _write_draft(place, data, mode=0o666) as draft,
@@ -55,7 +55,7 @@ def create_file(target: str, data: bytes) -> None:
 
 
 def replace_file(target: str, data: bytes, *, expect: str) -> None:
-    """Put `data` in the place of content with the digest `expect`; raises `Stale` if it differs."""
+    """Replace content with the digest `expect` by `data`; raises `StaleFile` if it differs."""
     with open_parent(target) as place:
         check_writable(place)
         with (
@@ -73,7 +73,7 @@ def replace_file(target: str, data: bytes, *, expect: str) -> None:
 
 
 def remove_file(target: str, expect: str) -> None:
-    """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+    """Delete a file, iff the digest of its content is `expect`; raises `StaleFile`."""
     with open_parent(target) as place, _lock_folder(place):
         check_writable(place)
         if _digest_of(place) != expect:

@@ -145,7 +145,7 @@ class DiskFiles:
         return content_digest(data)
 
     async def remove(self, path: str, *, expect: str) -> None:
-        """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+        """Delete a file, iff the digest of its content is `expect`; raises `StaleFile`."""
         _check_no_nul(path)
         await to_thread.run_sync(atomic.remove_file, path, expect)
 

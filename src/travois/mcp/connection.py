@@ -143,7 +143,7 @@ async def _read_messages(talk: StdioConnection) -> AsyncGenerator[SessionMessage
 
 
 def _refuse_many_values(line: bytes) -> None:
-    """Raise `Overlong` if a message would take far more memory than its text does."""
+    """Raise `MessageTooLarge` if a message would take far more memory than its text does."""
     if _count_values(line, 0, len(line)) <= MAX_MESSAGE_VALUES:
         return
     count = at = 0
@@ -474,7 +474,7 @@ class McpConnection(McpLifecycle):
         raise ToolError(f"{self.server.name} did not answer within {self.server.limit:g} s.")
 
     async def _translate_errors(self, asked: Awaitable[ResultT]) -> ResultT:
-        """Await an answer; turn every failure into a `Refusal` that the model can act on."""
+        """Await an answer; turn every failure into a `ToolError` that the model can act on."""
         over = self._over
         try:
             return await asked

@@ -122,7 +122,7 @@ class McpCallResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 McpToolCaller = Callable[[str, dict[str, Any]], Awaitable[McpCallResult]]
-"""Runs a tool by the name that its server gave it; may raise `Refusal`."""
+"""Runs a tool by the name that its server gave it; may raise `ToolError`."""
 
 
 def wrap_mcp_tools(
@@ -338,19 +338,19 @@ class McpServer(Protocol):
         ...
 
     async def call_tool(self, tool: str, args: dict[str, Any], env: Env) -> McpCallResult:
-        """Run one of its tools; raises `Refusal`."""
+        """Run one of its tools; raises `ToolError`."""
         ...
 
     async def list_resources(self) -> tuple[tuple[str, str], ...]:
-        """Return the resources, each with its address and title; raises `Refusal`."""
+        """Return the resources, each with its address and title; raises `ToolError`."""
         ...
 
     async def read_resource(self, uri: str) -> McpCallResult:
-        """Read a resource; raises `Refusal`."""
+        """Read a resource; raises `ToolError`."""
         ...
 
     async def get_prompt(self, name: str, args: Mapping[str, str]) -> str:
-        """Return a prompt with its arguments filled in; raises `Refusal`."""
+        """Return a prompt with its arguments filled in; raises `ToolError`."""
         ...
 
 
@@ -502,7 +502,7 @@ class McpTools:
         return create_mcp_call(self._resolve_call)
 
     def _resolve_call(self, args: CallArgs) -> tuple[str, str]:
-        """Resolve McpCall to the call it means; raises `Refusal` for an unknown tool."""
+        """Resolve McpCall to the call it means; raises `ToolError` for an unknown tool."""
         own = {tool.name.casefold() for tool in self.own}
         name = args.tool if args.tool.casefold() in own else _full_tool_name(args.tool)
         if (

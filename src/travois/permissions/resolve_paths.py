@@ -222,7 +222,7 @@ def _count_hard_links(path: str) -> int:
 
 
 def real_path(path: str) -> str:
-    """Return a path with its links followed; raises `Refusal` if it can be none, or is changing."""
+    """Return a path with its links followed; raises `ToolError` if it is invalid or changing."""
     try:
         return "/" + os.path.realpath(path).lstrip("/")
     except (OSError, ValueError) as error:

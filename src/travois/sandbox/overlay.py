@@ -229,7 +229,7 @@ LinkedPaths = dict[tuple[int, int], str]
 
 
 def check_unchanged(marks: Sequence[OverlayEntry], since: int) -> None:
-    """Raise `Stale` if a real file has changed since the attempt began."""
+    """Raise `StaleFile` if a real file has changed since the attempt began."""
     gone = {mark.path for mark in marks if mark.after is None}
     for mark in marks:
         found = lstat_if_present(mark.path)
@@ -417,7 +417,7 @@ class Overlay:
         """Make the changes real, then drop the copy; return the changes that were not kept.
 
         Pinned and protected paths are kept only if they, or a folder above them, are named. Raises
-        `Stale`, with nothing kept, if the real files changed since the attempt began.
+        `StaleFile`, with nothing kept, if the real files changed since the attempt began.
         """
         held = self._find_held_back(named)
         wanted = [mark for mark in self._marks if mark.path not in held]

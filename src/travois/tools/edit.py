@@ -71,7 +71,7 @@ class EditPlan(msgspec.Struct, frozen=True):
 
 
 def plan_edit(text: str, change: Change, *, forgiving: bool) -> EditPlan:
-    """Plan one change; raises `Refusal` where its meaning is not clear."""
+    """Plan one change; raises `ToolError` where its meaning is not clear."""
     if change.old_string == change.new_string:
         raise ToolError("old_string and new_string are the same, so there is nothing to change.")
     if not change.old_string:
@@ -250,7 +250,7 @@ async def _read_edit_source(path: str, stat: FileStat | None, *, env: Env) -> De
 
 
 def _apply_changes(source: DecodedText, changes: Sequence[Change], *, known: bool) -> EditedText:
-    """Return the source after all changes; raises `Refusal` if one of them cannot be made."""
+    """Return the source after all changes; raises `ToolError` if one of them cannot be made."""
     edited = EditedText(source)
     for number, change in enumerate(changes, 1):
         try:

@@ -49,7 +49,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Return what a patch does, file by file; raises `Refusal` where it is none."""
+    """Return what a patch does, file by file; raises `ToolError` where it is none."""
     lines = text.strip("\r\n").replace("\r\n", "\n").split("\n")
     while lines and not lines[0].strip():
         lines.pop(0)
@@ -130,7 +130,7 @@ def _add_chunk_line(line: str, old: list[str], new: list[str]) -> None:
 
 
 def apply_chunks(text: str, chunks: Sequence[PatchChunk], path: str) -> str:
-    """Return a text after the chunks of a patch; raises `Refusal` where one does not fit."""
+    """Return a text after the chunks of a patch; raises `ToolError` where one does not fit."""
     feed = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(feed)
     ended = bool(lines) and not lines[-1]

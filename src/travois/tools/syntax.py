@@ -214,7 +214,7 @@ def _definition_body(node: Node) -> Node | None:
 
 
 def _parse_tree(data: bytes, language: str) -> Node:
-    """Return the syntax tree; raises `Unparsed` for what takes too long.
+    """Return the syntax tree; raises `ParseTimeout` for what takes too long.
 
     The parser is fed piece by piece, so that it can be stopped between two of them.
     """

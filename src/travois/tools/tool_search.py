@@ -98,7 +98,7 @@ def render_own_tool(tool: Any) -> str:
 
 
 def resolve_own_call(args: CallArgs) -> tuple[str, str]:
-    """Return the call of one of our own tools that a call stands for; raises `Refusal`."""
+    """Return the call of one of our own tools that a call stands for; raises `ToolError`."""
     if args.tool.casefold() == MCP_CALL_NAME.casefold():
         raise ToolError("McpCall runs other tools, not itself.")
     return args.tool, msgspec.json.encode(args.arguments).decode()

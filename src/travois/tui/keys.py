@@ -426,7 +426,7 @@ def _find_image_paths(text: str, folder: str) -> list[str]:
 
 
 def _load_image(path: str, blobs: Blobs) -> Media:
-    """Store an image for sending; raise `Fault` if it is too large."""
+    """Store an image for sending; raise `UserError` if it is too large."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_IMAGE_BYTES + 1)

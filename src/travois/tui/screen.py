@@ -74,7 +74,7 @@ class WholeSequenceParser(Vt100Parser):
 
 
 def parse_whole_sequences(terminal: Input) -> None:
-    """Read this terminal's keys with `WholeSequences`."""
+    """Read this terminal's keys with `WholeSequenceParser`."""
     if isinstance(terminal, Vt100Input):
         terminal.vt100_parser = WholeSequenceParser(terminal.vt100_parser.feed_key_callback)
 

@@ -68,7 +68,7 @@ class CommandHost(Protocol):
         ...
 
     def set_theme(self, theme: str) -> None:
-        """Change the theme; raise `Fault` if it is unknown."""
+        """Change the theme; raise `UserError` if it is unknown."""
         ...
 
 

@@ -1,7 +1,7 @@
 """L3: session notes that the model keeps while it works, for use as a summary at a compaction.
 
 Model sees: nothing until a compaction puts them beside what rules have gathered.
-Tokens: at most `WHOLE`, a sixth of it for each section; less in a small window.
+Tokens: at most `MAX_NOTES_TOKENS`, a sixth of it for each section; less in a small window.
 Cache: never moves the prefix; an update reads the conversation's cache.
 """
 

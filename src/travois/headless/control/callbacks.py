@@ -175,7 +175,7 @@ class PermissionPromptTool:
         self._agent = agent
 
     async def ask(self, body: JsonObject) -> msgspec.Raw:
-        """Call the tool and return its answer; raise `Declined`."""
+        """Call the tool and return its answer; raise `HostDeclined`."""
         told: JsonObject = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
         call = Call(f"{body['tool_use_id']}_leave", self._tool, msgspec.json.encode(told).decode())
         ready = parse_call(self._agent(), call)

@@ -109,7 +109,7 @@ class HostConnection:
         self._open = True
 
     async def request(self, subtype: str, body: JsonObject) -> msgspec.Raw:
-        """Send a request and return its response; raise `Declined`. Cancelling withdraws it."""
+        """Send a request and return its response; raise `HostDeclined`. Cancelling withdraws it."""
         if not self._open:
             raise HostDeclined(HOST_GONE)
         id = self._next_id()

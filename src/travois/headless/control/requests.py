@@ -425,7 +425,7 @@ REQUEST_HANDLERS: dict[str, Callable[[DrivenSession, ControlRequest], Awaitable[
 
 
 async def answer_request(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Run a control request; raise `Fault` if it fails."""
+    """Run a control request; raise `UserError` if it fails."""
     known = REQUEST_HANDLERS.get(request.subtype)
     if known is None:
         raise UserError(f"Unknown control request {request.subtype!r}")

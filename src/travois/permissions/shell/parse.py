@@ -238,7 +238,7 @@ def expand_parts(found: list[WordPart], home: str) -> tuple[ShellWord, ...]:
     if _may_have_braces(bare):
         return _expand_brace_list(found, bare, home)
     if any(part.text == SERIES_MARKER and part.open for part in found) and _has_quoted_start(found):
-        return (OPEN_WORD,)  # as in `_braced`: `$x{1..3}` is `$x1`, `$x2` and `$x3`
+        return (OPEN_WORD,)  # as in `_expand_brace_list`: `$x{1..3}` is `$x1`, `$x2` and `$x3`
     if "~" in bare:
         found = _expand_tilde(found, bare, home)
     return (_join_parts(found),)

@@ -31,7 +31,7 @@ class WorkBudget:
         self.spent = 0
 
     def spend(self, units: int = 1) -> None:
-        """Count work before it is done; raises `TooComplex` once the limit is passed."""
+        """Count work before it is done; raises `CommandTooComplex` once the limit is passed."""
         self.spent += units
         if self.spent > self.limit:
             raise CommandTooComplex("it is too complex to analyze")

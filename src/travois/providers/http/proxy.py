@@ -54,7 +54,7 @@ class ProxyTransport:
     ) -> AsyncGenerator[HttpResponse]:
         """Send a request; the response lives as long as the block. Raises `ApiError`."""
         reply = await self._open_response(url, headers, body)
-        reply.request.extensions["timeout"]["read"] = None  # from here on `_chunks` is the clock
+        reply.request.extensions["timeout"]["read"] = None  # now `_read_proxy_chunks` is the clock
         try:
             async with aclosing(self._read_proxy_chunks(reply, parse_target(url))) as chunks:
                 yield HttpResponse(reply.status_code, dict(reply.headers), chunks)

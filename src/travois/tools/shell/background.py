@@ -200,7 +200,7 @@ async def _run_task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome
 
 
 def _find_background_task(env: Env, id: str) -> BackgroundJob:
-    """Return the background command of that id; raises `Refusal` that names what there is."""
+    """Return the background command of that id; raises `ToolError` that names what there is."""
     try:
         return find_job(env, id)
     except ToolError:

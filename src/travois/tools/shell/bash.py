@@ -108,7 +108,7 @@ def status_change(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
 
 
 def find_job(env: Env, id: str) -> BackgroundJob:
-    """Return the job of that id; a bare number will do. Raises `Refusal`."""
+    """Return the job of that id; a bare number will do. Raises `ToolError`."""
     jobs = env.processes.jobs()
     name = f"bash_{id}" if id.isdigit() else id
     if name in jobs:
@@ -121,7 +121,7 @@ def find_job(env: Env, id: str) -> BackgroundJob:
 async def find_matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> CapturedOutput:
     """Return the lines that match. Ripgrep looks for them: no pattern can make it hang.
 
-    Raises `Refusal` for a pattern that is none, also where there is nothing to look at.
+    Raises `ToolError` for a pattern that is none, also where there is nothing to look at.
     """
     argv = ("rg", "--no-config", "--text", "--no-line-number", "--regexp", pattern, "--", "-")
     command = Command(argv, env.root, stdin=data or b"\n", keep=JOB_OUTPUT_BYTES, stderr="apart")

@@ -371,7 +371,7 @@ ROOT_WARNING = "the browser runs without its own sandbox because Travois runs as
 
 
 def find_browser(path: str = "") -> str:
-    """Return the path of the browser; raises `Fault` if there is none."""
+    """Return the path of the browser; raises `UserError` if there is none."""
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
         raise UserError("The browser needs Playwright, which is not installed", fix=fix)
