@@ -99,7 +99,7 @@ def test_a_compaction_that_was_asked_for_is_receipted_searched_and_undone(work: 
         assert work.ask("and now?", "-c").code == 0
         assert api.ledger[-1].usage.prompt > full
         again = work.run("context", "undo")
-        assert (again.code, "no such compaction" in again.err) == (2, True)
+        assert (again.code, "No such compaction" in again.err) == (2, True)
         api.no_invalid()
     assert told(work, "context", "receipts")[0]["state"] == "undone"
     assert work.run("audit", work.logs()[0].parent.name).code == 0
