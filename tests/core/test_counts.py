@@ -6,8 +6,9 @@ import pytest
 
 from tests.core.told import EPOCH, reply, result, seen, user
 from travois.core.content import Text
+from travois.core.cost import compute_cost
 from travois.core.facts import Cleared, Compacted
-from travois.core.models import ModelCard, Price, Usage, compute_cost
+from travois.core.models import ModelCard, Price, Usage
 from travois.core.tokens import (
     compact_threshold,
     context_tokens,

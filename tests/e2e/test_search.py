@@ -14,8 +14,8 @@ import travois_lab as lab
 from tests.e2e.program import Program
 from tests.providers.raw import Peer, answer, serve
 from travois.core.content import extract_text
+from travois.core.cost import compute_cost
 from travois.core.facts import Finished, Result
-from travois.core.models import compute_cost
 from travois.providers.catalog import resolve_model
 from travois_lab import Prompt, Reply, searched
 

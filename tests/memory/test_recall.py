@@ -14,9 +14,9 @@ import pytest
 from tests.corpus.test_memory import store
 from tests.engine.fakes import PRICE, agent, begun, check, facts, play, with_parts
 from travois.core.content import Text, extract_text
+from travois.core.cost import compute_cost
 from travois.core.facts import Assistant, Finished, Spawned, User
 from travois.core.models import ModelCard as Card
-from travois.core.models import compute_cost
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.engine.agent import Agent, SmallModel

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from bench.catalog import HOST, made
 
+from travois.core.cost import compute_cost
 from travois.core.errors import UserError
-from travois.core.models import ModelCard, Price, Usage, compute_cost
+from travois.core.models import ModelCard, Price, Usage
 from travois.providers.catalog import (
     ModelEndpoint,
     find_small_model,

@@ -8,15 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from travois.core.content import Call, Text
+from travois.core.cost import compute_cost
 from travois.core.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
-from travois.core.models import (
-    COMPACTION_BETA,
-    CONTEXT_EDITING_BETA,
-    ModelCard,
-    Price,
-    Usage,
-    compute_cost,
-)
+from travois.core.models import COMPACTION_BETA, CONTEXT_EDITING_BETA, ModelCard, Price, Usage
 from travois.core.view import View, project_view
 from travois.providers.anthropic_extras import (
     beta_of_field,

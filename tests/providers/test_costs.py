@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from travois.core.models import compute_cost
+from travois.core.cost import compute_cost
 from travois.providers.catalog import resolve_model
 from travois.providers.stream_reader import create_reply_reader
 

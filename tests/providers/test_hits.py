@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from travois.core.content import Opaque
+from travois.core.cost import compute_cost
 from travois.core.facts import Assistant, Entry, Epoch, User
-from travois.core.models import ApiProtocol, ModelCard, Usage, compute_cost
+from travois.core.models import ApiProtocol, ModelCard, Usage
 from travois.core.view import project_view
 from travois.providers.encoder import RequestEncoder
 from travois.providers.replies import Reply

@@ -27,6 +27,7 @@ from travois.context.switch_model import TrialLog
 from travois.context.window import threshold_for_model
 from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
 from travois.core.content import extract_text
+from travois.core.cost import compute_cost, price_for_size
 from travois.core.errors import UserError
 from travois.core.facts import (
     Assistant,
@@ -41,7 +42,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.legality import find_send_blocker
-from travois.core.models import ModelCard, Price, Usage, compute_cost, price_for_size
+from travois.core.models import ModelCard, Price, Usage
 from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.core.view import View, keep_live_entries, project_view
 from travois.providers.encoder import RequestEncoder

@@ -28,9 +28,10 @@ from travois.compose.open_session import Workspace
 from travois.compose.permissions import apply_settings_env
 from travois.compose.sandbox import compose_sandbox
 from travois.core.content import Text, extract_calls
+from travois.core.cost import compute_cost
 from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, ToolSpec, User
-from travois.core.models import ModelCard, Price, compute_cost
+from travois.core.models import ModelCard, Price
 from travois.core.view import project_view
 from travois.local_model.llamacpp import llamacpp_load_problem
 from travois.permissions.masking import mask_text, mask_value

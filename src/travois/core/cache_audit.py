@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.cost import compute_cost, price_for_size
 from travois.core.facts import (
     IMPORTED_DETAIL,
     AnyFact,
@@ -24,7 +25,7 @@ from travois.core.facts import (
     Spawned,
     User,
 )
-from travois.core.models import Price, Usage, compute_cost, price_for_size
+from travois.core.models import Price, Usage
 
 MAX_USELESS_COMPACTIONS = 2
 """So many compactions in a row that freed little stop them from starting by themselves."""

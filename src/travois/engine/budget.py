@@ -16,8 +16,9 @@ import msgspec
 
 from travois.context.window import current_model
 from travois.core.content import Text
+from travois.core.cost import compute_cost, price_for_size
 from travois.core.facts import EndReason, User
-from travois.core.models import ModelCard, Usage, compute_cost, price_for_size
+from travois.core.models import ModelCard, Usage
 from travois.core.spending import Amount, ReachedLimit, format_amount
 from travois.core.tokens import context_tokens
 from travois.core.view import View

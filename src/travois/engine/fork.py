@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from travois.context.window import current_model
 from travois.core.content import Text, extract_text
+from travois.core.cost import compute_cost
 from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import find_send_blocker
-from travois.core.models import Usage, compute_cost
+from travois.core.models import Usage
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, charge_request

@@ -18,6 +18,7 @@ from travois.compat.claude_json import (
     make_line_uuid,
 )
 from travois.core.content import extract_text
+from travois.core.cost import compute_cost
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -36,7 +37,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.json import as_list, as_object
-from travois.core.models import ModelCard, Usage, compute_cost
+from travois.core.models import ModelCard, Usage
 from travois.headless.structured_output import NO_VALID_ANSWER, StructuredAnswer
 from travois.memory.extraction import render_extraction_note
 from travois.memory.recall_text import find_shown_names

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from travois.compat.claude_json import Json, decode_call_arguments
 from travois.core.content import Call, extract_calls, extract_text
+from travois.core.cost import compute_cost
 from travois.core.display_text import escape_invisible
 from travois.core.facts import Assistant, Decided, Entry, Epoch, Failed, Noted, Result, Sent, User
-from travois.core.models import ModelCard, compute_cost
+from travois.core.models import ModelCard
 from travois.core.tool_names import canonical_call, decode_arguments
 from travois.memory.port import ExtractionOutcome
 from travois.ports.tool import AnyTool

@@ -21,6 +21,7 @@ from travois.core.cache_audit import (
     is_cache_miss,
 )
 from travois.core.content import AnyBlock, Call, Media, Text, extract_calls
+from travois.core.cost import compute_cost
 from travois.core.facts import (
     AnyFact,
     Asked,
@@ -45,7 +46,7 @@ from travois.core.facts import (
     Unknown,
     User,
 )
-from travois.core.models import Price, Usage, compute_cost
+from travois.core.models import Price, Usage
 from travois.core.view import RemovedEntries, View, ViewItem
 from travois.ports.agents import HOOK_CALL
 

@@ -35,6 +35,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from travois.compat.claude_json import CLAUDE_STOP_REASONS
 from travois.core.content import AnyBlock, extract_text
+from travois.core.cost import compute_cost
 from travois.core.facts import (
     AnyFact,
     Compacted,
@@ -49,7 +50,7 @@ from travois.core.facts import (
     Spawned,
     User,
 )
-from travois.core.models import ModelCard, Usage, compute_cost
+from travois.core.models import ModelCard, Usage
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import run_child_guarded
 from travois.permissions.secrets import Secrets, find_secrets

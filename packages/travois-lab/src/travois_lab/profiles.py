@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from travois.core.cost import compute_cost
 from travois.core.errors import UserError
-from travois.core.models import Price, Usage, compute_cost
+from travois.core.models import Price, Usage
 from travois_lab.objects import Json
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

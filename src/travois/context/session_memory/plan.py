@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import msgspec
 
-from travois.core.models import Price, Usage, compute_cost
+from travois.core.cost import compute_cost
+from travois.core.models import Price, Usage
 from travois.core.tokens import estimate_tokens
 
 MAX_NOTES_TOKENS = 12_000
