@@ -29,10 +29,10 @@ QUERIES = 60
 FRESH = """
 import sys
 from pathlib import Path
-from travois.search.embedder import Absent, find
-from travois.search.index import Index
-embedder = find(Path(sys.argv[2]))
-index = Index(Path(sys.argv[1]), None if isinstance(embedder, Absent) else embedder)
+from travois.search.embedder import NoEmbedder, find_embedder
+from travois.search.index import SearchIndex
+embedder = find_embedder(Path(sys.argv[2]))
+index = SearchIndex(Path(sys.argv[1]), None if isinstance(embedder, NoEmbedder) else embedder)
 assert index.search("passages", sys.argv[3], limit=5, now=0.0)
 """
 

@@ -20,17 +20,17 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
 from travois.core.models import Usage
 from travois.sessions import log_line as line
-from travois.sessions.log_file import NAME, Log
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 
 folder, turns = Path(sys.argv[1]), int(sys.argv[2])
-with Log.open(folder) as log:
+with SessionLog.open(folder) as log:
     seq = max(entry.seq for entry in log.read())
-file = (folder / NAME).open("ab", buffering=1 << 20)
+file = (folder / LOG_FILE_NAME).open("ab", buffering=1 << 20)
 
 def say(fact):
     global seq
     seq += 1
-    file.write(line.encode(Entry(seq, 1.7e9 + seq, fact))[1])
+    file.write(line.encode_entry(Entry(seq, 1.7e9 + seq, fact))[1])
 
 for n in range(turns):
     if n % 40 == 0:

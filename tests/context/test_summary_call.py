@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.context.test_manage import DONE, look, shown, weighed, working
 from tests.engine.fakes import facts, play
-from travois.context.compaction import summary_call
+from travois.context.compaction import summary_call, summary_prompt
 from travois.context.compaction.compact import (
     compact_conversation,
     describe_compaction,
@@ -369,12 +369,12 @@ def test_a_run_that_nobody_watches_is_told_so_more_strongly(tmp_path: Path) -> N
     compacted(one, say(NINE))
     assert (
         UNATTENDED_INSTRUCTION not in shown(one)
-        and summary_call.UNATTENDED_NOTE not in asked(one)[0]
+        and summary_prompt.UNATTENDED_NOTE not in asked(one)[0]
     )
     one = ready(tmp_path)
     one.permissions.is_attended = False
     compacted(one, say(NINE))
-    assert UNATTENDED_INSTRUCTION in shown(one) and summary_call.UNATTENDED_NOTE in asked(one)[0]
+    assert UNATTENDED_INSTRUCTION in shown(one) and summary_prompt.UNATTENDED_NOTE in asked(one)[0]
     one = ready(tmp_path)
     one.permissions.is_attended = False
     compacted(one, say(NINE), trigger="manual")

@@ -78,10 +78,10 @@ def test_pipes_and_files_get_every_byte() -> None:
 
 CODE = """
 import sys
-from travois.terminal.tables import say, warn
-from travois.core.display_text import complain
+from travois.terminal.tables import print_line, print_warning
+from travois.core.display_text import write_stderr
 text = "x" + "".join(map(chr, map(int, sys.argv[1:]))) + "y"
-say(text); warn(text); complain(text + "\\n")
+print_line(text); print_warning(text); write_stderr(text + "\\n")
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import MANNERS, mortal
-from travois.context.compaction.compact import PROMPT
+from travois.context.compaction.summary_prompt import PROMPT_FOLDER
 from travois.core.content import extract_text
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
 from travois.core.view import project_view
@@ -22,7 +22,7 @@ from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois_lab import Prompt, Reply, call, text
 
-ASIDE = PROMPT.read_text("utf-8")[:60]
+ASIDE = (PROMPT_FOLDER / "summary.md").read_text("utf-8")[:60]
 SMALL = ("--model", "anthropic/claude-opus-5-5[8k]")
 FREE = (*SMALL, "--permission-mode", "bypass")
 RULES = [f"Rule {number}: never rename the column c{number * 7919}." for number in range(20)]

@@ -142,8 +142,8 @@ import sys
 from travois.commands import models as config
 def broken(*args):
     raise RuntimeError(sys.argv[-1])
-config.listing = broken
-from travois.cli.main import run as main
+config.render_settings_table = broken
+from travois.cli.main import run_command_line as main
 sys.exit(main(["config", "explain"]))
 """
 

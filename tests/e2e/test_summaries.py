@@ -13,7 +13,7 @@ import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from travois.context.compaction.cut import UNATTENDED_INSTRUCTION
-from travois.context.compaction.summary_call import UNATTENDED_NOTE
+from travois.context.compaction.summary_prompt import UNATTENDED_NOTE
 from travois.core.content import extract_text
 from travois.core.facts import Cleared, Compacted
 

@@ -241,7 +241,7 @@ def test_a_bug_of_ours_ends_the_turn_as_a_crash_and_the_session_goes_on(
         case "stream":
             one.model = Broken(broken, when="in the middle")
         case "encoder":
-            one.encoder = type("Bad", (), {"request": broken})()
+            one.encoder = type("Bad", (), {"build_request": broken})()
         case _:
             one.runtime.sleep = broken
     with pytest.raises(ZeroDivisionError):

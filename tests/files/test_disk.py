@@ -161,13 +161,13 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path.write_bytes(b"one")
     program = f"""
 import anyio, resource
-from travois.ports.world import digest
+from travois.ports.world import content_digest
 from travois.files.disk import DiskFiles
 
 async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
     try:
-        await DiskFiles().replace({str(path)!r}, b"x" * 5000, expect=digest(b"one"))
+        await DiskFiles().replace({str(path)!r}, b"x" * 5000, expect=content_digest(b"one"))
     except OSError as error:
         print(type(error).__name__, error.filename)
 

@@ -18,7 +18,7 @@ from travois.ports.world import StaleFile, content_digest
 
 RIVAL = """
 import sys, time
-from travois.ports.world import Stale, digest
+from travois.ports.world import StaleFile, content_digest
 from travois.files import atomic as swap
 
 kind, path, count, gap = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
@@ -32,9 +32,9 @@ for number in range(count):
         with open(path, "rb") as file:
             now = file.read()
         try:
-            swap.replace(path, now + line, expect=digest(now))
+            swap.replace_file(path, now + line, expect=content_digest(now))
             break
-        except Stale:
+        except StaleFile:
             time.sleep(gap)
     time.sleep(gap)
 """

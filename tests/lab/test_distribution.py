@@ -12,7 +12,9 @@ import pytest
 from travois.version import __version__
 
 ROOT = Path(__file__).parents[2]
-WITHOUT = "import sys; sys.modules['travois_lab'] = None; from travois.cli.main import run; "
+WITHOUT = (
+    "import sys; sys.modules['travois_lab'] = None; from travois.cli.main import run_command_line; "
+)
 
 
 def test_it_has_the_version_of_travois_and_needs_just_that() -> None:

@@ -375,14 +375,16 @@ KILLED = """
 import anyio, sys
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.probe import look
+from travois.sandbox.probe import find_sandbox_support
 from msgspec.structs import replace
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 
 async def main():
     work, temp, journal, nap = sys.argv[1:]
-    processes = LocalProcesses(walls=replace(look(None), kind="partial"), journal=journal)
-    cage = Cage("work", (work,), temp, pinned=(work + "/.mcp.json", work + "/.git/hooks"))
+    walls = replace(find_sandbox_support(None), kind="partial")
+    processes = LocalProcesses(walls=walls, journal=journal)
+    pinned = (work + "/.mcp.json", work + "/.git/hooks")
+    cage = SandboxProfile("work", (work,), temp, pinned=pinned)
     text = f"echo evil > .mcp.json; echo x > .git/hooks/h; exec sleep {nap}"
     await processes.start(Command(("/bin/sh", "-c", text), work, cage=cage), id="job")
     await anyio.sleep(60)

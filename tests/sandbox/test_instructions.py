@@ -299,9 +299,10 @@ def test_what_a_file_tool_of_another_process_writes_stays(place: Scene) -> None:
 
 def test_what_differs_after_a_session_was_killed_is_told_and_stays(place: Scene) -> None:
     line = (
-        "import os, sys; from travois.sandbox.guard.guard import Journal; "
-        "from travois.permissions.sandbox_profile import Unasked; "
-        "Journal(sys.argv[1]).open((), mark='', roots=(sys.argv[2],), unasked=Unasked()); "
+        "import os, sys; from travois.sandbox.guard.guard import GuardJournal; "
+        "from travois.permissions.sandbox_profile import UnapprovedChanges; "
+        "GuardJournal(sys.argv[1]).open_guard((), mark='', roots=(sys.argv[2],), "
+        "unasked=UnapprovedChanges()); "
         "os._exit(9)"
     )
     words = (sys.executable, "-c", line, str(place.outside / "journal"), str(place.work))

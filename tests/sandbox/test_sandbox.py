@@ -226,13 +226,13 @@ HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.probe import look
-from travois.permissions.sandbox_profile import Cage
+from travois.sandbox.probe import find_sandbox_support
+from travois.permissions.sandbox_profile import SandboxProfile
 
 async def main():
-    processes = LocalProcesses(walls=look(None))
+    processes = LocalProcesses(walls=find_sandbox_support(None))
     work, temp, nap = sys.argv[1:]
-    cage = Cage("work", (work,), temp, pinned=(work + "/.claude",))
+    cage = SandboxProfile("work", (work,), temp, pinned=(work + "/.claude",))
     command = Command(("/bin/sh", "-c", f"exec sleep {nap}"), work, cage=cage)
     await processes.start(command, id="job")
     await anyio.sleep(60)

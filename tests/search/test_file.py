@@ -21,9 +21,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.search.hashed import Hashed
-from travois.search.database import Document
-from travois.search.index import Index
-index = Index(Path(sys.argv[1]), Hashed())
+from travois.search.database import SearchDocument as Document
+from travois.search.index import SearchIndex
+index = SearchIndex(Path(sys.argv[1]), Hashed())
 me, rounds = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 for n in range(rounds):

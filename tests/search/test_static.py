@@ -14,7 +14,7 @@ from travois.search.embedder import StaticEmbedder
 
 ALONE = """
 import sys
-from travois.search.embedder import Static
+from travois.search.embedder import StaticEmbedder as Static
 assert len(Static().encode(["one", "two"])) == 2 * 4 * Static.size
 print(sorted({"numpy", "tokenizers", "ctypes"} & sys.modules.keys()))
 """

@@ -216,7 +216,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from travois.sessions.session import Session
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 
 at, count = int(sys.argv[2]), 0
 
@@ -229,7 +229,7 @@ def dying(real):
         return real(*args, **named)
     return call
 
-log = Log.open(Path(sys.argv[1]))
+log = SessionLog.open(Path(sys.argv[1]))
 session = Session(log)
 os.open, os.replace, os.fdopen, os.rename = map(dying, (os.open, os.replace, os.fdopen, os.rename))
 Path.replace = dying(Path.replace)

@@ -14,8 +14,8 @@ from travois.sessions import lock
 HOLD = """
 import sys, time
 from pathlib import Path
-from travois.sessions.lock import acquire
-held = acquire(Path(sys.argv[1]))
+from travois.sessions.lock import acquire_lock
+held = acquire_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -300,16 +300,16 @@ def test_a_file_size_limit_is_a_fault_not_a_crash(tmp_path: Path) -> None:
 import resource, sys
 from pathlib import Path
 from tests.sessions.sample import opened, turns
-from travois.core.errors import Fault
-from travois.sessions.log_file import Log
+from travois.core.errors import UserError
+from travois.sessions.log_file import SessionLog
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 done = 1
-log = Log.create(Path(sys.argv[1]), opened())
+log = SessionLog.create(Path(sys.argv[1]), opened())
 try:
     for fact in turns(50):
         log.append(fact)
         done += 1
-except Fault as fault:
+except UserError as fault:
     print(done, fault)
 """
     folder = tmp_path / "s1"

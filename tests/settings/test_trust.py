@@ -107,9 +107,10 @@ def test_a_home_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
 def test_answers_of_many_processes_are_all_kept(home: TravoisHome) -> None:
     code = (
         "import sys; from pathlib import Path; from travois.settings import trust;"
-        "from travois.sessions.home import Home\n"
+        "from travois.sessions.home import TravoisHome\n"
         "for n in range(20):\n"
-        "  trust.remember(Home(Path(sys.argv[1])), '/x', f'Bash(echo {sys.argv[2]}{n})')"
+        "  home = TravoisHome(Path(sys.argv[1]))\n"
+        "  trust.remember_answer(home, '/x', f'Bash(echo {sys.argv[2]}{n})')"
     )
     running = [
         subprocess.Popen([sys.executable, "-c", code, str(home.path), name]) for name in "abc"

@@ -324,7 +324,7 @@ def test_killed_while_restoring_the_same_command_finishes_it(work: Path, at: int
     mortal = f"""
 import os, signal, sys
 from travois.snapshots import restore
-from travois.snapshots.tree import Change
+from travois.snapshots.tree import PathChange
 from travois.snapshots.snapshots import Snapshots
 from pathlib import Path
 import msgspec
@@ -336,7 +336,7 @@ def dying(*args, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return rename(*args, **more)
 os.rename = dying
-changes = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[Change])
+changes = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[PathChange])
 Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).restore(changes)
 """
     way = rewinding.plan_rewind_to_turn(entries(one), keeper(work), number=0)

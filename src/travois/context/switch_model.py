@@ -68,11 +68,8 @@ async def switch_to_model_with_summary(
 
     `former` returns the client of that model, where it is not the agent's; raises `UserError`.
     """
-    from travois.context.compaction.summary_call import (
-        ModelSummary,
-        SummaryRequest,
-        write_model_summary,
-    )
+    from travois.context.compaction.summary_call import ModelSummary, write_model_summary
+    from travois.context.compaction.summary_prompt import SummaryRequest
 
     trial = _make_trial_agent(
         agent, adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
@@ -111,11 +108,8 @@ def _is_too_large(trial: Agent) -> bool:
 def _compact_trial(trial: Agent, written: ModelSummary | None) -> Compacted:
     """Compact without a request; raises `UserError` if even that is too large."""
     from travois.context.compaction.compact import best_compaction, cut_candidates
-    from travois.context.compaction.summary_call import (
-        ModelSummary,
-        SummaryRequest,
-        find_prepared_summary,
-    )
+    from travois.context.compaction.summary_call import ModelSummary, find_prepared_summary
+    from travois.context.compaction.summary_prompt import SummaryRequest
 
     card, most = current_model(trial), stop_threshold(current_model(trial))
     goal, wish = min(compaction_threshold(trial), most), SummaryRequest("switch")

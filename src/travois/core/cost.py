@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from travois.core.models import (
-    Price,
-    Usage,
-)
+from travois.core.models import Price, Usage
 
 
 def price_for_size(usage: Usage, price: Price) -> Price:

@@ -89,7 +89,8 @@ def flatten_history(agent: Agent) -> bool:
     """Replace a refused history by one note; return whether there was any."""
     from travois.context.compaction.cut import ConversationCut
     from travois.context.compaction.summary import SummarySources, build_compaction
-    from travois.context.compaction.summary_call import ModelSummary, SummaryRequest
+    from travois.context.compaction.summary_call import ModelSummary
+    from travois.context.compaction.summary_prompt import SummaryRequest
 
     items = tuple(agent.session.view.items)
     if len(items) < 2:

@@ -24,13 +24,13 @@ from travois.context.compaction.restore import (
 from travois.context.compaction.summary import SummarySources, build_compaction
 from travois.context.compaction.summary_call import (
     ModelSummary,
-    SummaryRequest,
     describe_source,
     is_summary_outdated,
     prepare_draft,
     view_before_fork,
     write_model_summary,
 )
+from travois.context.compaction.summary_prompt import SummaryRequest
 from travois.context.session_memory.keep import (
     current_notes,
     is_updating_notes,

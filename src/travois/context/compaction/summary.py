@@ -29,7 +29,8 @@ from travois.context.compaction.outline import (
     map_part_title,
     sort_into_parts,
 )
-from travois.context.compaction.summary_call import ModelSummary, SummaryRequest, summary_outline
+from travois.context.compaction.summary_call import ModelSummary
+from travois.context.compaction.summary_prompt import SummaryRequest, summary_outline
 from travois.context.layers import ContextLayers
 from travois.context.ledger import Ledger, received
 from travois.context.ledger.received import ReceivedMessage, fence_text, share_budget

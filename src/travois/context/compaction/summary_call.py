@@ -1,9 +1,8 @@
-"""The summary request: its prompt, and the ways to get the model's part of a summary."""
+"""The ways to get the model's part of a summary: notes, a draft, a fork, a direct request."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -11,14 +10,21 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.compaction import outline, spans
-from travois.context.compaction.cut import CompactionTrigger, ConversationCut, is_summary
+from travois.context.compaction.cut import is_summary
 from travois.context.compaction.outline import SummaryPart
+from travois.context.compaction.summary_prompt import (
+    SummaryRequest,
+    build_summary_prompt,
+    fill_summary_prompt,
+    summary_outline,
+    summary_word_limit,
+)
 from travois.context.ledger.received import FORK_MARK, find_fork_start
 from travois.context.session_memory.keep import prepare_notes_summary
 from travois.context.window import current_model, scaled_layers
-from travois.core.content import Call, Text, extract_calls, extract_text
+from travois.core.content import Call, Text, extract_text
 from travois.core.errors import UserError
-from travois.core.facts import Assistant, Entry, Epoch, Result, User
+from travois.core.facts import Assistant, Entry, Epoch, User
 from travois.core.legality import find_send_blocker
 from travois.core.models import ModelCard
 from travois.core.tokens import (
@@ -32,12 +38,11 @@ from travois.core.view import View, ViewItem, project_view
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
-from travois.engine.retry import retry_delay
+from travois.engine.retry_delay import retry_delay
 from travois.ports.world import CompactionProgress
 from travois.providers.replies import ApiError, ApiErrorKind, Reply
 from travois.providers.request import PrefixBreak
 
-PROMPT_FOLDER = Path(__file__).parent.parent / "prompts"
 PROGRESS_INTERVAL_SECONDS = 30.0
 """The interval at which front ends are notified that a summary is still being written."""
 MAX_DIRECT_OUTPUT_TOKENS = 20_000
@@ -50,10 +55,7 @@ MAX_SHORTENED_TRIES = 3
 """The number of attempts with the oldest rounds omitted before giving up on a model."""
 DROPPED_ROUNDS_SHARE = 0.2
 """The share of the rounds that is left out where nobody said by how much they are too long."""
-MAX_SUMMARY_WORDS = 1_200
-MIN_SUMMARY_WORDS = 150
 UPDATE_WORDS = 400
-WORDS_PER_TOKEN = 0.5
 MAX_RETRY_WAIT_SECONDS = 5.0
 FINAL_PROBLEMS: tuple[ApiErrorKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
 """Problems after which asking in another way cannot help."""
@@ -70,10 +72,6 @@ ENDS_SAFETY_FACTOR = 0.9
 """The ends of a text may have more tokens for their length than its middle."""
 BEGINNING_CHARS = 1_000
 """The characters of the first round that are shown where the oldest rounds are omitted."""
-UNATTENDED_NOTE = (
-    "Nobody is watching this run and nobody will answer questions: name the next step so that the "
-    "work can continue from the summary at once."
-)
 
 SummarySource = Literal[
     "notes", "draft", "draft and fork", "inherited", "fork", "direct", "cut head", "ledger"
@@ -88,25 +86,6 @@ SOURCE_DESCRIPTIONS: dict[SummarySource, str] = {
     "cut head": "by the model, without the oldest rounds",
     "ledger": "from the log, without a model",
 }
-
-
-class SummaryRequest(msgspec.Struct, frozen=True):
-    """A request for a summary."""
-
-    trigger: CompactionTrigger
-    focus: str = ""
-    hooks: tuple[str, ...] = ()
-    part: ConversationCut | None = None
-    """The part to replace, where a person has chosen it."""
-    anew: bool = False
-    """True if the prepared text does not reach far enough as it is."""
-    most: int = 0
-    """The token limit of the model's part; 0 for what the window allows."""
-
-    @property
-    def is_custom(self) -> bool:
-        """Return whether it asks for something that nothing prepared in advance can know."""
-        return bool(self.focus or self.hooks or self.part) or self.trigger == "manual"
 
 
 class ModelSummary(msgspec.Struct, frozen=True):
@@ -315,7 +294,7 @@ async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
     draft, parts = agent.session.draft, summary_outline(agent, wish)
     newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
     told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
-    asked = _fill_prompt("summary-since.md", {**told, "words": str(UPDATE_WORDS)})
+    asked = fill_summary_prompt("summary-since.md", {**told, "words": str(UPDATE_WORDS)})
     covers = agent.session.seq
     since = await _summary_from_fork(agent, asked, wish=wish, what="summary")
     before, after = (outline.sort_into_parts(text, parts) for text in (draft, since))
@@ -356,7 +335,7 @@ def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
 
 async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View) -> ModelSummary:
     most, covers = _max_summary_tokens(agent, wish), view.items[-1].seq
-    asked = _fill_prompt("summary-inherited.md", {"words": str(_word_limit(most))})
+    asked = fill_summary_prompt("summary-inherited.md", {"words": str(summary_word_limit(most))})
     text = await _summary_from_fork(agent, asked, wish=wish, what="summary", view=view)
     return ModelSummary(text, "inherited", covers)
 
@@ -519,69 +498,3 @@ def _format_round(group: Sequence[ViewItem]) -> str:
         kept = tuple(b for b in fact.content if isinstance(b, Text | Call))
         lines.append(spans.format_message(replace(fact, content=kept)))
     return "\n".join(lines)
-
-
-# --- what is asked for ---------------------------------------------------------------------------
-
-
-def summary_outline(agent: Agent, wish: SummaryRequest) -> tuple[SummaryPart, ...]:
-    """Return the outline of a summary: a subagent's, or that of the side being summarised."""
-    if agent.team.birth is not None:
-        return outline.SUBAGENT_OUTLINE
-    return (
-        outline.UP_TO_OUTLINE
-        if _find_chosen_side(agent, wish.part) == "up-to"
-        else outline.MAIN_OUTLINE
-    )
-
-
-def build_summary_prompt(agent: Agent, wish: SummaryRequest, *, most: int) -> str:
-    """Build the summary prompt: the user's focus first, then what hooks add, in order.
-
-    It says at both ends that the answer must be text alone.
-    """
-    side = _find_chosen_side(agent, wish.part)
-    name = "summary-agent.md" if agent.team.birth is not None else "summary.md"
-    if side and agent.team.birth is None:
-        name = f"summary-{side}.md"
-    values = {"words": str(_word_limit(most)), "where": _quote_boundary(wish.part, side)}
-    body, _, closing = _fill_prompt(name, values).rpartition("\n\n")
-    parts = [body]
-    parts += (
-        [UNATTENDED_NOTE] if not agent.permissions.is_attended and agent.team.birth is None else []
-    )
-    parts += [f"Give most room to: {wish.focus}"] if wish.focus else []
-    parts += [f"The user's hooks add:\n{text}" for text in wish.hooks]
-    return "\n\n".join((*parts, closing))
-
-
-def _word_limit(most: int) -> int:
-    return round(min(MAX_SUMMARY_WORDS, max(MIN_SUMMARY_WORDS, most * WORDS_PER_TOKEN)))
-
-
-def _find_chosen_side(agent: Agent, part: ConversationCut | None) -> Literal["", "from", "up-to"]:
-    """Return which side of the kept part is summarised; empty if nobody chose."""
-    if part is None or not part.kept:
-        return ""
-    return "from" if part.kept[0].seq < part.dropped[0].seq else "up-to"
-
-
-def _quote_boundary(part: ConversationCut | None, side: str) -> str:
-    """Quote the message at which the chosen part begins or ends."""
-    if part is None or not side:
-        return ""
-    item = part.dropped[0] if side == "from" else part.dropped[-1]
-    said = " ".join(extract_text(item.fact.content).split())
-    if isinstance(item.fact, Assistant) and not said and (made := extract_calls(item.fact.content)):
-        said = f"a call to {made[0].name}"
-    who = "your message" if isinstance(item.fact, Assistant) else "the message"
-    who = "the tool result" if isinstance(item.fact, Result) else who
-    return f"{who} “{said[:120]}{'…' if len(said) > 120 else ''}”"
-
-
-def _fill_prompt(name: str, values: dict[str, str]) -> str:
-    """Read a prompt file and fill in its placeholders."""
-    text = (PROMPT_FOLDER / name).read_text("utf-8").strip()
-    for key, value in values.items():
-        text = text.replace(f"{{{key}}}", value)
-    return text
