@@ -11,7 +11,7 @@ GC_THRESHOLD = 20_000
 
 
 def main() -> int:
-    """Start; `--version` imports nothing."""
+    """Start the program; `--version` imports nothing else."""
     try:
         return _run_program()
     except KeyboardInterrupt:
@@ -19,6 +19,7 @@ def main() -> int:
 
 
 def _run_program() -> int:
+    """Print the version, or draw the first prompt and run the command line."""
     _open_streams()
     if sys.argv[1:] in (["--version"], ["-v"]):
         from travois.version import __version__

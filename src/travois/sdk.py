@@ -307,7 +307,7 @@ class Session:
 
 
 def typed_text(content: tuple[TextOrMedia, ...]) -> str:
-    """Return the words that a person typed themselves, without attached texts."""
+    """Return the words that a person typed into a prompt, without attached texts."""
     texts = [block.text for block in content if isinstance(block, Text)]
     return texts[-1] if texts else ""
 

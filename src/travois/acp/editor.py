@@ -278,6 +278,7 @@ def _workspace_path(uri: str, cwd: str) -> str:
 
 
 def _block_media(block: PromptBlock, blobs: Blobs) -> Media | None:
+    """Store the image or document of a prompt block from the editor; None if it has none."""
     if block.type == "image":
         return _store_base64(block.data, block.mime_type or "", blobs, name=block.uri or "")
     if block.resource is not None and block.resource.blob is not None:
@@ -294,6 +295,7 @@ def _store_resource(resource: EmbeddedResource, blobs: Blobs) -> Media:
 
 
 def _store_base64(data: str, mime: str, blobs: Blobs, *, name: str) -> Media:
+    """Decode and store a base64 attachment of the editor's prompt."""
     try:
         found = b64decode(data, validate=True)
     except ValueError as error:

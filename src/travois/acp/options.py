@@ -120,6 +120,7 @@ def needs_api_key(options: Options) -> bool:
 
 
 def _has_api_key(model: ModelCard, among: catalog.Catalog) -> bool:
+    """Return whether a model's endpoint resolves, with its API key if it needs one."""
     try:
         catalog.resolve_endpoint(model, os.environ, among=among)
     except UserError:

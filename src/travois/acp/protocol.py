@@ -374,6 +374,7 @@ class AcpConnection:
 
 
 def _is_json(line: bytes) -> bool:
+    """Return whether a line from the editor is valid JSON."""
     try:
         msgspec.json.decode(line.decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

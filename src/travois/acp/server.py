@@ -276,6 +276,7 @@ def _locate_home() -> TravoisHome:
 
 
 def _find_session_summary(id: str) -> SessionSummary:
+    """Find a session by ID for the editor; raise `AcpError` if there is none."""
     found = next((one for one in list_sessions(_locate_home()) if one.id == id), None)
     if found is None:
         raise AcpError(RESOURCE_NOT_FOUND, f"There is no session {id!r}")
@@ -285,12 +286,14 @@ def _find_session_summary(id: str) -> SessionSummary:
 def _discard_session(
     home: TravoisHome, summary: SessionSummary, everything: list[SessionSummary]
 ) -> None:
+    """Move a session to the trash, unless another one was forked from it."""
     if any(one.parent == summary.id for one in everything):
         raise UserError("The session cannot be deleted", why="another session was forked from it")
     trash_session(home, summary)
 
 
 def _session_json(summary: SessionSummary) -> Json:
+    """Build the entry of a session in the editor's session list."""
     when = datetime.fromtimestamp(summary.updated, UTC).isoformat()
     told: JsonObject = {"sessionId": summary.id, "cwd": summary.cwd}
     return {**told, "title": summary.title, "updatedAt": when}
@@ -302,6 +305,7 @@ def _encode_cursor(summary: SessionSummary) -> str:
 
 
 def _sessions_after(found: list[SessionSummary], cursor: str) -> list[SessionSummary]:
+    """Return the page of the editor's session list that follows a cursor."""
     try:
         last = msgspec.json.decode(urlsafe_b64decode(cursor), type=tuple[float, str])
     except (ValueError, msgspec.DecodeError):

@@ -89,6 +89,7 @@ def diffs_from_arguments(item: ToolCallItem, cwd: str) -> Iterator[Json]:
 
 
 def _decode_args(item: ToolCallItem, shape: type[ArgsT]) -> ArgsT | None:
+    """Decode the arguments of a call for the editor; None if they are invalid."""
     try:
         return msgspec.json.decode(item.own_call.args or "{}", type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -120,6 +121,7 @@ def _change_without_hunks(item: ToolCallItem, change: FilePatch, cwd: str) -> It
 
 
 def _hunk_diff(path: str, hunk: DiffHunk) -> Json:
+    """Build the diff content of one changed hunk for the editor."""
     sides = ("+", "-")
     new, old = (
         "".join(f"{line[1:]}\n" for line in hunk.lines if line[0] != other) for other in sides[::-1]
@@ -130,6 +132,7 @@ def _hunk_diff(path: str, hunk: DiffHunk) -> Json:
 def _result_blocks(
     item: ToolCallItem, content: tuple[TextOrMedia, ...], blobs: Blobs
 ) -> Iterator[Json]:
+    """Build the text and images of a tool result for the editor."""
     said = _clip_text(item.text)
     if said.strip():
         yield text_content(said if item.name in MARKUP_TOOLS else fence_text(said))
@@ -139,6 +142,7 @@ def _result_blocks(
 
 
 def _clip_text(said: str) -> str:
+    """Shorten a long tool result for the editor, saying how much was cut."""
     return (
         said
         if len(said) <= MAX_SHOWN_CHARS

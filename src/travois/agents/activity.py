@@ -189,6 +189,7 @@ def _describe_command(description: str, command: str) -> str:
 
 
 def _url_host(url: str) -> str:
+    """Return the host of a URL for the description of an agent's activity."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -196,6 +197,7 @@ def _url_host(url: str) -> str:
 
 
 def _join_short_words(*parts: str) -> str:
+    """Join a few words, each shortened, into the description of an agent's activity."""
     words = " ".join(parts).split()[:MAX_PHRASE_WORDS]
     return " ".join(
         escape_line(word if len(word) <= MAX_WORD_CHARS else f"{word[:MAX_WORD_CHARS]}…")

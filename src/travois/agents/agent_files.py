@@ -73,7 +73,7 @@ class AgentFileError(ValueError):
 def parse_agent_file(
     told: FrontMatter, origin: str, notices: list[str], *, trusted: bool
 ) -> AgentType | None:
-    """Return the kind that a file describes; None if it does not, and then the user is told why."""
+    """Parse an agent file; None, with a notice for the user, if it is invalid."""
     if told.flaws:
         notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
         return None
@@ -95,6 +95,7 @@ def parse_agent_file(
 
 
 def _build_agent_type(told: FrontMatter, origin: str) -> AgentType:
+    """Build an agent type from the front matter and text of an agent file."""
     model = _read_text(told, "model")
     return AgentType(
         name=_parse_agent_name(told),
@@ -123,6 +124,7 @@ def _build_agent_type(told: FrontMatter, origin: str) -> AgentType:
 
 
 def _parse_agent_name(told: FrontMatter) -> str:
+    """Return the name of an agent file; raise `AgentFileError` if it is invalid or reserved."""
     name = _require_text(told, "name")
     if not AGENT_NAME_PATTERN.fullmatch(name):
         raise AgentFileError(
@@ -134,12 +136,14 @@ def _parse_agent_name(told: FrontMatter) -> str:
 
 
 def _require_text(told: FrontMatter, key: str) -> str:
+    """Return a required text of an agent file; raise `AgentFileError` if it is missing."""
     if text := _read_text(told, key):
         return text
     raise AgentFileError(key, f"{key} is missing; add a line `{key}: …`")
 
 
 def _parse_agent_prompt(told: FrontMatter) -> str:
+    """Return the instructions of an agent file; refuse empty and very long ones."""
     text = told.body.strip()
     if not text:
         raise AgentFileError("", "the agent has no instructions; write them below the front matter")
@@ -157,6 +161,7 @@ def _parse_permission_mode(told: FrontMatter) -> str:
 
 
 def _parse_choice(told: FrontMatter, key: str, among: Sequence[str]) -> str:
+    """Return a value of an agent file that must be one of a few words."""
     word = _read_text(told, key)
     if word and word not in among:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
@@ -164,6 +169,7 @@ def _parse_choice(told: FrontMatter, key: str, among: Sequence[str]) -> str:
 
 
 def _parse_boolean(told: FrontMatter, key: str) -> bool:
+    """Parse a true or false value of an agent file."""
     word = _read_text(told, key).lower()
     if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use true or false")
@@ -171,6 +177,7 @@ def _parse_boolean(told: FrontMatter, key: str) -> bool:
 
 
 def _parse_count(told: FrontMatter, key: str) -> int:
+    """Parse a positive number of an agent file; 0 if it is not given."""
     word = _read_text(told, key)
     if word and not (word.isdecimal() and int(word)):
         raise AgentFileError(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
@@ -178,7 +185,7 @@ def _parse_count(told: FrontMatter, key: str) -> int:
 
 
 def _parse_allowed_tools(told: FrontMatter) -> tuple[str, ...] | None:
-    """Return the tools that are given whole; None if all are."""
+    """Return the tools that an agent file allows as a whole; None if all are."""
     words = _read_word_list(told, "tools")
     if "tools" not in told.values or "*" in words:
         return None
@@ -186,7 +193,7 @@ def _parse_allowed_tools(told: FrontMatter) -> tuple[str, ...] | None:
 
 
 def _parse_spawnable_types(told: FrontMatter) -> Iterator[str]:
-    """Return the kinds of agents that `Agent(a, b)` names."""
+    """Return the agent types that `Agent(a, b)` in an agent file names."""
     for word in _read_word_list(told, "tools"):
         name, _, among = word.rstrip(")").partition("(")
         if name in ("Agent", "Task"):
@@ -194,7 +201,7 @@ def _parse_spawnable_types(told: FrontMatter) -> Iterator[str]:
 
 
 def _parse_tool_word(word: str) -> tuple[str, bool]:
-    """Return the name of a tool, and whether all uses of it are meant."""
+    """Split a tool rule of an agent file into its name and whether it means all uses."""
     name, _, use = word.partition("(")
     name = "Agent" if name == "Task" else name
     return name, name == "Agent" or use in ("", "*)")
@@ -211,7 +218,7 @@ def _read_text(told: FrontMatter, key: str) -> str:
 
 
 def _find_ignored_values(told: FrontMatter) -> Iterator[tuple[str, str]]:
-    """Yield each key of a file that has no effect, with the reason."""
+    """List the keys of an agent file that have no effect, with the reason."""
     if (effort := _read_text(told, "effort")) and effort.lower() not in AGENT_EFFORT_LEVELS:
         yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(AGENT_EFFORT_LEVELS)}"
     if any(":" in word for word in _read_word_list(told, "mcpServers")):
@@ -335,6 +342,7 @@ def limit_permission_mode(kind: AgentType, parent: PermissionMode) -> Permission
 
 
 def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[AgentFolder]:
+    """List the user's folders of agent files, ours and those of other harnesses."""
     yield AgentFolder(str(home.path / "agents"))
     yield from map(AgentFolder, CLAUDE.home_paths(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
@@ -354,6 +362,7 @@ def list_agent_hook_requests(root: str, cwd: str) -> Iterator[str]:
 def _project_agent_folders(
     root: str, cwd: str, *, trusted: bool, agreed: frozenset[str] | None = None
 ) -> Iterator[AgentFolder]:
+    """List a project's folders of agent files, the nearest folder first."""
     held = "" if trusted else root
     for folder in reversed(list_folder_chain(cwd, root)):
         for name in (".travois", CLAUDE.folder, ".agents"):
@@ -369,7 +378,7 @@ def _add_missing_types(found: dict[str, AgentType], more: Iterator[AgentType]) -
 
 
 def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[AgentType]:
-    """Return the kinds that lie in a folder; what is wrong with a file is told."""
+    """Read the agent types of a folder; flawed files are reported as notices."""
     paths, names = sorted(find_markdown_files(shelf.folder, set())), dict[str, str]()
     paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
     if len(paths) > MAX_AGENT_FILES:
@@ -406,7 +415,7 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
 
 
 def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, object]:
-    """Return the hooks that a file brings, as far as the user agreed to them."""
+    """Return the hooks of an agent file that the user has agreed to."""
     if not _is_object(tree) or not tree:
         return {}
     agreed = (
@@ -419,13 +428,14 @@ def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, obje
 def _parse_settings_agents(
     tables: Iterable[tuple[str, FrontMatter]], notices: list[str], *, trusted: bool
 ) -> Iterator[AgentType]:
-    """Return the kinds that settings of other agents hold."""
+    """Parse the agent types in the settings of other harnesses."""
     for path, told in tables:
         if told.body.strip() and (kind := parse_agent_file(told, path, notices, trusted=trusted)):
             yield kind
 
 
 def _read_agent_text(path: str, held: str) -> str:
+    """Read an agent file; refuse one that leads outside an untrusted project."""
     real = os.path.realpath(path)
     if held and not is_inside(real, held):
         raise OSError(f"it leads outside {held}; run `travois trust` to allow that")
@@ -433,7 +443,7 @@ def _read_agent_text(path: str, held: str) -> str:
 
 
 def _parse_agents_flag(given: str, notices: list[str]) -> Iterator[AgentType]:
-    """Return the kinds that were given on the command line, each as an object by its name."""
+    """Parse the agent types given on the command line as JSON."""
     if not given:
         return
     try:
@@ -457,7 +467,7 @@ def _parse_agents_flag(given: str, notices: list[str]) -> Iterator[AgentType]:
 
 
 def _to_front_matter_value(value: object) -> front_matter.FrontMatterValue:
-    """Return a JSON value as front matter has it."""
+    """Convert a JSON value of an agent type to what front matter would hold."""
     if isinstance(value, list):
         return tuple(str(item) for item in msgspec.convert(value, list[object]))
     return str(value).lower() if isinstance(value, bool) else str(value)

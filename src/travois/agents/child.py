@@ -35,7 +35,7 @@ BACKGROUND_DENIAL = (
 
 
 def find_fork_point(parent: Agent) -> int:
-    """Return the entry after which a fork begins: the same for all forks of one reply."""
+    """Return the log entry after which a fork begins: the same for all forks of one reply."""
     session = parent.session
     if session.view.open:
         return session.view.items[session.view.replied].seq
@@ -43,14 +43,14 @@ def find_fork_point(parent: Agent) -> int:
 
 
 def begin_fork(session: Session) -> None:
-    """Close the calls that were open where a fork began, and mark the session as a fork."""
+    """Begin a fork's history: close calls that were open, and mark it as a fork."""
     for call in open_calls(session.view):
         session.append(Result(call.id, (Text(OPEN_CALL_RESULT),)))
     session.append(Changed(FORK_STATE, "yes"))
 
 
 def build_child_prompt(order: AgentOrder) -> str:
-    """Build the first prompt of a child."""
+    """Build the first prompt of a subagent."""
     if order.kind != "fork":
         return order.prompt
     return FORK_PROMPT_FILE.read_text("utf-8").strip().replace("{prompt}", order.prompt)
@@ -82,7 +82,7 @@ def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, ro
 
 
 def _join_team(parent: Agent, birth: ParentLink) -> AgentTeam:
-    """Return a child's team: its parent's task list and courier, without children or mail."""
+    """Return a subagent's team: its parent's task list and mail, without children of its own."""
     tasks = parent.team.tasks or SessionTasks(parent.session)
     return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
 
@@ -113,7 +113,7 @@ class PersonViaParent:
             return await self._parent.permissions.person.decide(replace(question, summary=summary))
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
-        """Return a child puts no choices to the person: its parent knows what they want."""
+        """Return None: subagents put no choices to the user."""
         return None
 
 

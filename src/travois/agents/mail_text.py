@@ -85,7 +85,7 @@ def parse_protocol_message(text: str) -> AnyProtocolMessage | None:
 
 
 def _describe_protocol_message(formal: AnyProtocolMessage) -> tuple[str, str]:
-    """Return our explanation of a protocol message, and the sender's own text."""
+    """Explain a shutdown or plan message to the model, with the sender's text."""
     id = f'"{_clean_sender_name(formal.request_id)}"'
     match formal:
         case ShutdownRequest():
@@ -101,7 +101,7 @@ def _describe_protocol_message(formal: AnyProtocolMessage) -> tuple[str, str]:
 
 
 def _quote_lines(text: str, whole: str) -> list[str]:
-    """Return every line with a mark before it, so that none can pass for one of ours."""
+    """Mark every line of another agent's message as a quotation."""
     long = len(text) > MAX_MAIL_CHARS
     shown = text[:MAIL_PREVIEW_CHARS] if long else text
     lines = [f"> {_escape_unprintable(line)}" for line in shown.splitlines()]

@@ -44,7 +44,7 @@ class MailMessage(msgspec.Struct, frozen=True):
 
 
 class Mailbox:
-    """The letters for one recipient: anybody may put one in, one process takes them out."""
+    """The messages for one recipient: any process may add one, a single one takes them out."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Mailbox:
         return letter
 
     def take(self) -> list[MailMessage]:
-        """Return the next letters, if there are any; to see that there are none costs one look."""
+        """Return the next messages, if there are any."""
         try:
             if self._path.stat().st_size == self.taken:
                 return []
@@ -118,6 +118,7 @@ class Mailbox:
 
 
 def _parse_message_line(text: bytes) -> MailMessage | None:
+    """Parse one line of an agent's mailbox; None if it is damaged."""
     whole, _ = log_line.split_records(text)
     try:
         return msgspec.json.decode(whole[0], type=MailMessage) if whole else None
@@ -149,7 +150,7 @@ def _drop_partial_line(fd: int) -> int:
 
 @contextmanager
 def _open_locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
-    """Return the open file, while no other process changes it; closing it lets go of the lock."""
+    """Open a mailbox file under a lock, which closing it releases."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
@@ -163,7 +164,7 @@ def _open_locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
 
 
 def find_mailbox_folder(home: TravoisHome, to: str) -> Path:
-    """Return the folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
+    """Find the mailbox folder of a mail address, `session:ID` or `TEAM:NAME`."""
     team, name = _parse_address(to)
     if team == SESSION_TEAM:
         found = catalog.find_session(home, name)
@@ -176,7 +177,7 @@ def find_mailbox_folder(home: TravoisHome, to: str) -> Path:
 
 
 def list_team_members(home: TravoisHome, team: str) -> list[str]:
-    """Return the names of all that ever joined a team."""
+    """List the names of all that ever joined a team."""
     try:
         return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
     except OSError:
@@ -184,7 +185,7 @@ def list_team_members(home: TravoisHome, team: str) -> list[str]:
 
 
 def list_teams(home: TravoisHome) -> list[str]:
-    """Return the names of all teams."""
+    """List the names of all teams."""
     try:
         return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
     except OSError:
@@ -217,6 +218,7 @@ def join_team(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]
 
 
 def _parse_address(address: str) -> tuple[str, str]:
+    """Split a mail address into team and name; raise `UserError` if it is invalid."""
     team, _, name = address.partition(":")
     if ADDRESS_WORD.fullmatch(team) and ADDRESS_WORD.fullmatch(name):
         return team, name

@@ -104,7 +104,7 @@ class AgentOutbox:
         return above is not None and above.send_message(to, text, sender=self._me)
 
     def _spill_long_text(self, text: str) -> str:
-        """Return the beginning of a long text, and the file that has all of it."""
+        """Save a long message to a file, and return its beginning and the path."""
         session, world = self._agent.session, self._agent.world
         name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
         path = world.spill(name, session.secrets.redact(text).encode(errors="replace"))

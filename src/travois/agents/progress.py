@@ -48,6 +48,7 @@ def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgr
 def _build_progress(
     id: str, work: AgentActivity, cost: SessionSpending, *, call: str
 ) -> AgentProgress:
+    """Build the progress of a subagent: its activity, tool, tokens and cost."""
     return AgentProgress(
         id=id,
         call=call,

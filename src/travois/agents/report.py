@@ -125,7 +125,7 @@ def _entries_since_fork(entries: list[Entry]) -> list[Entry]:
 
 
 def _partial_findings(own: list[Entry], texts: list[str], state: ChildState, why: str) -> list[str]:
-    """Return partial findings in place of a final message."""
+    """Collect partial findings of a subagent that has no final message."""
     ended = "It returned no text" if state == "done" else f"It did not finish ({state}"
     parts = [f"{ended}{': ' + why if why else ''}{'' if state == 'done' else ')'}. Partial result:"]
     parts += texts[-MAX_FINDINGS:] or ["(no findings)"]
@@ -134,7 +134,7 @@ def _partial_findings(own: list[Entry], texts: list[str], state: ChildState, why
 
 
 def _describe_last_calls(own: list[Entry]) -> str:
-    """Return the calls of its last reply that asked for any, and which of them had no result."""
+    """List the last tool calls for a subagent's partial report, marking unfinished ones."""
     asked = (extract_calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
     last = next((found for found in asked if found), ())
     done = {e.fact.call for e in own if isinstance(e.fact, Result) and not e.fact.error}
@@ -142,6 +142,7 @@ def _describe_last_calls(own: list[Entry]) -> str:
 
 
 def _format_call(call: Call, *, finished: bool) -> str:
+    """Format a tool call for a subagent's partial report."""
     args = (
         call.args if len(call.args) <= MAX_ARGUMENT_CHARS else f"{call.args[:MAX_ARGUMENT_CHARS]} …"
     )
@@ -158,7 +159,7 @@ def _format_file_list(files: tuple[str, ...]) -> str:
 
 
 def report_message(report: AgentReport) -> User:
-    """Return a report as the model hears of it at a safe boundary."""
+    """Build the message that brings a subagent's report into the conversation."""
     return User(_format_report(report), origin="task", mail=report.id)
 
 

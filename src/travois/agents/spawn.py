@@ -183,7 +183,7 @@ class ChildAgents:
         return False
 
     async def wait_for_news(self) -> bool:
-        """Wait until something came in, or nobody works for us; whether something came in."""
+        """Wait until the inbox has news or no subagent runs; return whether it has any."""
         while not self._parent.turn.inbox and self._running:
             await self._stirred.wait()
         return bool(self._parent.turn.inbox)
@@ -193,7 +193,7 @@ class ChildAgents:
         self._stirred = anyio.Event()
 
     async def _run_in_background(self, child: RunningChild) -> None:
-        """Run a child in the background; what it came to is told at the next safe boundary."""
+        """Run a subagent in the background, and put its report into the parent's inbox."""
         over = await self._run_to_end(child)
         self._parent.turn.inbox.append(report_message(over))
         self._notify_waiters()
@@ -252,7 +252,7 @@ class ChildAgents:
             lead.set()
 
     def _finish(self, child: RunningChild) -> AgentReport:
-        """Write down that a child has ended, and what it cost: also while we are cancelled."""
+        """Record that a subagent has ended and what it cost, even while being cancelled."""
         entries = child.agent.session.history() if child.agent else []
         cost = compute_agent_cost(entries)
         over = build_report(child.id, entries, state=child.state, why=child.why)
@@ -315,6 +315,8 @@ async def run_child_turns(agent: Agent, *, beside: Callable[[], Awaitable[None]]
 
 
 def _start_in_group(group: TaskGroup, job: Callable[[], Awaitable[None]]) -> None:
+    """Start a background job beside a subagent's turns."""
+
     async def run() -> None:
         await job()
 

@@ -25,7 +25,7 @@ class SessionTasks:
 
     @property
     def member_name(self) -> str:
-        """No team."""
+        """Return no name: this list belongs to no team."""
         return ""
 
     def read(self) -> str:

@@ -70,7 +70,7 @@ class AgentType(msgspec.Struct, frozen=True):
 
 
 def find_agent_type(kinds: Iterable[AgentType], name: str) -> AgentType | None:
-    """Return the kind that is meant, however its name is spelt."""
+    """Find the agent type that is meant, however its name is spelt."""
     wanted = name.strip().casefold()
     by_name = {kind.name.casefold(): kind for kind in kinds}
     return by_name.get(wanted) or by_name.get(AGENT_TYPE_ALIASES.get(wanted, ""))
@@ -89,7 +89,7 @@ def select_agent_tools(kind: AgentType, names: Iterable[str]) -> tuple[str, ...]
 
 
 def render_agent_types(kinds: Sequence[AgentType]) -> str:
-    """Return the kinds as a model is told of them, a line each, by name."""
+    """Render the agent types as a list for the model, a line each."""
     ordered = sorted(kinds, key=lambda kind: (kind.name.casefold(), kind.name))
     for width in DESCRIPTION_WIDTHS:
         text = "\n".join(
@@ -101,7 +101,7 @@ def render_agent_types(kinds: Sequence[AgentType]) -> str:
 
 
 def _render_type_names(kinds: Sequence[AgentType]) -> str:
-    """Return as many names as there is room for, and how many there are besides."""
+    """Render as many names of agent types as fit, and how many there are besides."""
     count = len(kinds)
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
@@ -119,5 +119,5 @@ def _summarize_description(kind: AgentType, width: int) -> str:
 
 
 def _matches_any_tool(words: Sequence[str], name: str) -> bool:
-    """Return whether one of these means the tool; `mcp__server` means all tools of a server."""
+    """Return whether a list of tools names a tool; `mcp__server` means all of that server."""
     return any(fnmatchcase(name, word) or name.startswith(f"{word}__") for word in words)

@@ -52,6 +52,7 @@ async def send_wakeup(folder: Path) -> bool:
 
 
 async def _handle_wakeup(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
+    """Answer a wake-up from another process of ours that knows the token."""
     async with stream:
         with suppress(*PEER_GONE_ERRORS), anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
             if _is_own_process(stream) and compare_digest(
@@ -62,6 +63,7 @@ async def _handle_wakeup(stream: SocketStream, token: bytes, *, rung: Callable[[
 
 
 async def _receive_line(stream: SocketStream, size: int) -> bytes:
+    """Receive a line of limited length from a wake-up connection."""
     text = b""
     while len(text) < size and not text.endswith(b"\n"):
         text += await stream.receive(size - len(text))
@@ -69,7 +71,7 @@ async def _receive_line(stream: SocketStream, size: int) -> bytes:
 
 
 def _is_own_process(stream: SocketStream) -> bool:
-    """Return whether the other side is a process of ours, where the system tells."""
+    """Return whether the sender of a wake-up runs as the same user, where the system tells."""
     asked = getattr(socket, "SO_PEERCRED", None)
     if asked is None:
         return True
@@ -79,6 +81,7 @@ def _is_own_process(stream: SocketStream) -> bool:
 
 
 def _write_token(path: Path, token: bytes) -> None:
+    """Write the wake-up token to a file that only its owner can read."""
     path.unlink(missing_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
@@ -87,7 +90,7 @@ def _write_token(path: Path, token: bytes) -> None:
 
 @contextmanager
 def _short_folder_path(folder: Path) -> Generator[str]:
-    """Give a short path to a folder: a socket's name is limited to about 100 bytes."""
+    """Return a short path to a folder, since socket names are limited to about 100 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{fd}"

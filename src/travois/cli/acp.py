@@ -23,7 +23,7 @@ SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def register_acp(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois acp` command."""
     top = add_command(
         commands,
         "acp",
@@ -35,7 +35,7 @@ def register_acp(commands: CommandParsers) -> None:
 
 
 def run_acp(args: Namespace) -> int:
-    """Serve until the editor hangs up; returns the exit code."""
+    """Serve an editor until it disconnects; return the exit code."""
     options = options_from_args(args)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever else prints, prints where it disturbs nobody
@@ -43,6 +43,7 @@ def run_acp(args: Namespace) -> int:
 
 
 async def _serve_editor(options: Options, out: int) -> int:
+    """Serve ACP sessions until the editor disconnects or a signal arrives."""
     code = 0
 
     async def watch_signals() -> None:

@@ -35,7 +35,7 @@ IGNORED_CODEX_FLAGS = ("thread-source", "cyber-access-program", "color")
 
 
 def register_exec(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois exec` command."""
     top = add_command(
         commands, "exec", what="run one task with the command line of `codex exec`", more=EXEC_HELP
     )
@@ -67,7 +67,7 @@ def register_exec(commands: CommandParsers) -> None:
 
 
 def _add_ignored_flags(top: ArgumentParser) -> None:
-    """Add flags that have little or no effect here."""
+    """Add flags of `codex exec` that have little or no effect here."""
     what = "ignored, with a warning"
     top.add_argument("-c", "--config", action="append", default=[], metavar="KEY=VALUE", help=what)
     top.add_argument("--skip-git-repo-check", action="store_true", help=SUPPRESS)
@@ -76,7 +76,7 @@ def _add_ignored_flags(top: ArgumentParser) -> None:
 
 
 def run_exec(args: Namespace) -> int:
-    """Do it as `travois -p` would; returns the exit code."""
+    """Run a task with the flags of `codex exec`; return the exit code."""
     for notice in _apply_codex_config(args):
         print_warning(f"{notice} has no effect in Travois and is ignored")
     for image in _find_unreadable_images(args):
@@ -90,7 +90,7 @@ def run_exec(args: Namespace) -> int:
 
 
 def _apply_codex_config(args: Namespace) -> Iterator[str]:
-    """Take over where the model is and the key to it; names what is left aside."""
+    """Apply Codex's address, key and effort; yield the flags that are ignored."""
     yield from (
         f"--{name}" for name in IGNORED_CODEX_FLAGS if getattr(args, name.replace("-", "_"))
     )
@@ -106,12 +106,12 @@ def _apply_codex_config(args: Namespace) -> Iterator[str]:
 
 
 def _effort_from_codex(told: str) -> str:
-    """Return the effort that Codex's word means; none if we have no such."""
+    """Return our name for Codex's reasoning effort; empty if there is none."""
     return "low" if told == "minimal" else told if told in EFFORT_LEVELS else ""
 
 
 def _find_unreadable_images(args: Namespace) -> Iterator[str]:
-    """Yield the images that may not be looked at; raises `UserError` for one that is not there."""
+    """Yield images outside the folders; raises `UserError` for a missing one."""
     folders = [os.path.realpath(folder) for folder in (args.cd or ".", *args.add_dir)]
     for image in args.image:
         if not os.path.isfile(image):
@@ -121,7 +121,7 @@ def _find_unreadable_images(args: Namespace) -> Iterator[str]:
 
 
 def _to_travois_argv(args: Namespace) -> Iterator[str]:
-    """Yield the same in words of our own; paths are meant from where we stand."""
+    """Translate arguments of `codex exec` to those of `travois`, with absolute paths."""
     yield from ("-p", "--output-format", "codex-json" if args.json else "text")
     yield from CODEX_SANDBOX_FLAGS.get(args.sandbox, ())
     yield from ("--model", args.model) if args.model else ()
@@ -141,12 +141,14 @@ def _to_travois_argv(args: Namespace) -> Iterator[str]:
 
 
 def _resumed_session_id(asked: list[str]) -> str:
+    """Return the session id that `travois exec resume` names."""
     if not asked[1:]:
         raise UserError("resume needs a session id", fix="Or use --last for the last session.")
     return asked[1]
 
 
 def _read_schema_file(path: str) -> str:
+    """Read the file with the JSON schema of the final answer."""
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -154,6 +156,7 @@ def _read_schema_file(path: str) -> str:
 
 
 def _change_folder(folder: str) -> None:
+    """Change the current folder to that of `travois exec --cd`."""
     try:
         os.chdir(folder)
     except OSError as error:

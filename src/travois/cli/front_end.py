@@ -12,7 +12,7 @@ from travois.tui import line_mode, start
 
 
 def start_conversation(args: Namespace) -> int:
-    """Talk until the user leaves; returns the exit code."""
+    """Start an interactive session; return the exit code."""
     if not sys.stdin.isatty():
         from travois.headless.print_mode import run_headless
 
@@ -29,6 +29,7 @@ def start_conversation(args: Namespace) -> int:
 
 
 def _start_full_screen(args: Namespace) -> int:
+    """Start the full-screen app, or line mode if the settings ask for plain output."""
     options = options_from_args(args)
     taste = load_workspace(options)[1].settings.tui
     if taste.plain:

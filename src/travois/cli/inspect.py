@@ -27,7 +27,7 @@ Stop it with Ctrl-C. Over SSH, use --port 8123 and forward it: ssh -L 8123:127.0
 
 
 def register_inspect(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois inspect` command."""
     top = add_command(
         commands, "inspect", what="inspect a session in the browser", more=INSPECT_HELP
     )
@@ -44,7 +44,7 @@ def register_inspect(commands: CommandParsers) -> None:
 
 
 def run_inspect(args: Namespace) -> int:
-    """Show one session, or all if there is none here."""
+    """Open the inspector on one session, or on all if there is none here."""
     session = _find_session_id(args.session)
     if args.json:
         question = "overview" if session else "sessions"
@@ -84,7 +84,7 @@ def has_screen(environ: Mapping[str, str]) -> bool:
 
 
 def _find_session_id(text: str) -> str:
-    """Return the session that was named; else the last one of this folder, if there is one."""
+    """Return the id of the named session, else of the last one here; empty if none."""
     try:
         return pick_session(text)[1].id
     except UserError:

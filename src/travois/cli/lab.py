@@ -77,7 +77,7 @@ JSON), bytes (the nth request must match byte for byte; the first difference is 
 
 
 def register_lab(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois lab` command and its subcommands."""
     top = add_command(
         commands, "lab", what="a local API simulator for testing agents", more=LAB_HELP
     )
@@ -100,6 +100,7 @@ def register_lab(commands: CommandParsers) -> None:
 
 
 def _add_serve_flags(parser: ArgumentParser) -> None:
+    """Add the flags of `travois lab serve`."""
     parser.add_argument(
         "--script", default=None, metavar="FILE|PERSONA", help="what the model answers"
     )
@@ -115,6 +116,7 @@ def _add_serve_flags(parser: ArgumentParser) -> None:
 
 
 def _add_report_flags(parser: ArgumentParser) -> None:
+    """Add the arguments of `travois lab report`."""
     default = f"http://127.0.0.1:{DEFAULT_LAB_PORT}"
     parser.add_argument(
         "source",
@@ -128,6 +130,7 @@ def _add_report_flags(parser: ArgumentParser) -> None:
 
 
 def _add_record_flags(parser: ArgumentParser) -> None:
+    """Add the flags of `travois lab record`."""
     parser.add_argument("--upstream", required=True, metavar="URL", help="URL of the provider")
     parser.add_argument("--out", default="recording.jsonl", metavar="FILE", help="file to write")
     parser.add_argument(
@@ -137,6 +140,7 @@ def _add_record_flags(parser: ArgumentParser) -> None:
 
 
 def _add_replay_flags(parser: ArgumentParser) -> None:
+    """Add the flags of `travois lab replay`."""
     modes = ("sequence", "canonical", "bytes")
     parser.add_argument("file", metavar="FILE", help="a recording or a recorded session")
     parser.add_argument(
@@ -153,7 +157,7 @@ def _add_replay_flags(parser: ArgumentParser) -> None:
 
 
 def run_lab_serve(args: Namespace) -> int:
-    """Serve until interrupted, then report."""
+    """Simulate a provider until interrupted, then print the report."""
     given = {
         "time": "real",
         **profile_options(args.profile),
@@ -165,7 +169,7 @@ def run_lab_serve(args: Namespace) -> int:
 
 
 def profile_options(name: str) -> dict[str, object]:
-    """Return the options behind a profile's name."""
+    """Return the options of a lab profile, the API to imitate."""
     if name == "strict":
         return {}
     if name == "lenient":
@@ -177,6 +181,7 @@ def profile_options(name: str) -> dict[str, object]:
 
 
 def _load_fault_rules(path: str) -> list[Any]:
+    """Read the fault rules of the simulated provider from a JSON file."""
     if not path:
         return []
     try:
@@ -192,6 +197,7 @@ def _run_server(world: World, *, port: int, reply: Answer | None = None) -> None
 
 
 async def _serve_until_interrupted(world: World, port: int, reply: Answer | None) -> None:
+    """Serve the simulated provider until Ctrl-C or SIGTERM."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serving(world, port=port, reply=reply) as api:
             _print_server_addresses(api)
@@ -200,6 +206,7 @@ async def _serve_until_interrupted(world: World, port: int, reply: Answer | None
 
 
 def _print_server_addresses(api: Api) -> None:
+    """Print the address of the running lab and the variables that point agents to it."""
     print_line(f"{api.url}")
     print_line(f"  ANTHROPIC_BASE_URL={api.url}")
     print_line(f"  OPENAI_BASE_URL={api.url}/v1")
@@ -208,6 +215,7 @@ def _print_server_addresses(api: Api) -> None:
 
 
 def _finish_with_report(world: World, out: str) -> int:
+    """Write the lab's ledger to a file if wanted, and print its report."""
     told = {"exchanges": ledger_json(world.ledger), **summary(world.ledger)}
     if out:
         Path(out).write_bytes(msgspec.json.encode(told))
@@ -218,7 +226,7 @@ def _finish_with_report(world: World, out: str) -> int:
 
 
 def run_lab_report(args: Namespace) -> int:
-    """Print the ledger of a running lab or of a file."""
+    """Print the report of a running lab or of a ledger file."""
     told = _fetch_ledger(args.source) if "://" in args.source else _read_ledger_file(args.source)
     if args.json:
         print_line(msgspec.json.encode(told).decode())
@@ -227,6 +235,7 @@ def run_lab_report(args: Namespace) -> int:
 
 
 def _print_lab_report(told: dict[str, Any]) -> int:
+    """Print the report of a lab ledger; exit code 1 if a request broke an invariant."""
     rows: list[dict[str, Any]] = told["exchanges"]
     for line in render(rows, told):
         print_line(line)
@@ -234,6 +243,7 @@ def _print_lab_report(told: dict[str, Any]) -> int:
 
 
 def _fetch_ledger(url: str) -> dict[str, Any]:
+    """Fetch the ledger from a running lab."""
     try:
         # A lab is on this machine: no proxy stands between it and us.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/lab/ledger") as answer:
@@ -246,6 +256,7 @@ def _fetch_ledger(url: str) -> dict[str, Any]:
 
 
 def _read_ledger_file(path: str) -> dict[str, Any]:
+    """Read a ledger of the lab from a file."""
     try:
         return msgspec.json.decode(Path(path).read_bytes())
     except OSError as error:
@@ -258,7 +269,7 @@ def _read_ledger_file(path: str) -> dict[str, Any]:
 
 
 def run_lab_record(args: Namespace) -> int:
-    """Pass requests on until interrupted."""
+    """Forward requests to a provider and record them until interrupted."""
     recorder = Recorder(args.upstream, Path(args.out))
     _run_server(World(), port=args.port, reply=recorder.answer)
     print_line(f"{recorder.n} requests written to {args.out}")
@@ -266,7 +277,7 @@ def run_lab_record(args: Namespace) -> int:
 
 
 def run_lab_replay(args: Namespace) -> int:
-    """Answer from a recording until interrupted."""
+    """Answer requests from a recording until interrupted."""
     if args.file.endswith(".gz") or _is_recorded_session(args.file):
         world = World(load_trajectory(args.file), options(time="real"))
         _run_server(world, port=args.port)
@@ -281,6 +292,7 @@ def run_lab_replay(args: Namespace) -> int:
 
 
 def _is_recorded_session(path: str) -> bool:
+    """Return whether a file is a recorded session to replay, by its first line."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -301,7 +313,7 @@ and changes none of your files. Enter continues, Ctrl-C exits.
 
 
 def register_demo(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois demo` command."""
     top = add_command(
         commands, "demo", what="a one-minute tour: no key, no network", more=DEMO_HELP
     )
@@ -315,7 +327,7 @@ def register_demo(commands: CommandParsers) -> None:
 
 
 def run_demo(args: Namespace) -> int:
-    """Give the tour, then the account of it."""
+    """Run the demo and print its report."""
     own = pace(args.speed) if args.auto or not sys.stdin.isatty() else None
     with _demo_folder(keep=args.keep) as folder:
         shop = scratch.move_into(folder)
@@ -332,7 +344,7 @@ def run_demo(args: Namespace) -> int:
 
 
 def _give_tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
-    """Return the exit code, and whether it went on to the end."""
+    """Run the demo's session; return the exit code and whether it ran to the end."""
     if plain or not start.can_run_screen(os.environ):
         guided = Guided(pace)
         anyio.run(run_line_sessions, options, guided)
@@ -369,6 +381,7 @@ def _exit_on_signals() -> None:
 
 
 def _parse_speed(text: str) -> float:
+    """Parse the speed at which the demo plays, from 0.1 to 1000."""
     try:
         speed = float(text)
     except ValueError:

@@ -28,7 +28,7 @@ from travois.version import __version__
 
 
 def write_crash_report(error: BaseException, *, cause: BaseException) -> str:
-    """Keep the traceback in a file of the home; returns what to tell the user."""
+    """Write a crash report with the traceback; return what to tell the user."""
     trace = _mask_secrets("".join(format_exception(error)))
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
@@ -56,7 +56,7 @@ BACKGROUND_FLAGS = ("--bg", "--background")
 
 
 def start_in_background(argv: list[str], args: Namespace) -> int:
-    """Begin the task in a process of its own and say which session it is."""
+    """Start a background run in its own process and print its session id."""
     import subprocess
 
     if args.print or not args.prompt:
@@ -89,7 +89,7 @@ HANGUP_EXIT_CODE = 129
 
 
 def run_command_line(argv: Sequence[str]) -> int:
-    """Do what the words say; returns the exit code."""
+    """Run a command line; return the exit code."""
     wants_json = _wants_json(argv)
     try:
         code = _dispatch_command_line(list(argv))
@@ -149,7 +149,7 @@ def _write_stderr(text: str) -> None:
 
 
 def _abandon_output() -> None:
-    """Replace output that nobody reads any more, so that nothing flushes to it."""
+    """Replace standard output and error by the null device when nobody reads them any more."""
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open as long as we live
 
 
@@ -162,6 +162,7 @@ def _is_hung_up() -> bool:
 
 
 def _terminal_is_gone(number: int) -> bool:
+    """Return whether the terminal behind a file descriptor was closed."""
     try:
         if not stat.S_ISCHR(os.fstat(number).st_mode):
             return False
@@ -180,6 +181,7 @@ def _unwrap_exception_group(error: BaseException) -> BaseException:
 
 
 def _dispatch_command_line(argv: list[str]) -> int:
+    """Run a subcommand, print help, or start a session in the fore- or background."""
     _check_current_folder()
     if argv and argv[0] in COMMANDS:
         return _run_command(argv)
@@ -197,7 +199,7 @@ def _dispatch_command_line(argv: list[str]) -> int:
 
 
 def _run_session(options: Namespace) -> int:
-    """Do one task, or talk."""
+    """Run one task in print mode, or an interactive session."""
     if options.init_only or options.print:
         from travois.headless.print_mode import run_headless, run_setup_hooks
 
@@ -219,7 +221,7 @@ def _print_help(words: list[str]) -> int:
 
 
 def _refuse_typo(argv: list[str]) -> None:
-    """Refuse a first word that is no command but looks like one: few prompts are a single word."""
+    """Refuse a first word that resembles a command but is none: few prompts are one word."""
     word = argv[0] if argv else ""
     if not word.isascii() or not word.isalpha() or word in COMMANDS or {"-p", "--print"} & {*argv}:
         return
@@ -242,6 +244,7 @@ def _check_current_folder() -> None:
 
 
 def _import_command_module(command: str) -> ModuleType:
+    """Import the module of a subcommand; raises `UserError` if the lab is missing."""
     where = COMMAND_MODULES.get(command, f"commands.{command}")
     try:
         return import_module(f"travois.{where}")
@@ -254,6 +257,7 @@ def _import_command_module(command: str) -> ModuleType:
 
 
 def _run_command(argv: list[str]) -> int:
+    """Parse the arguments of a subcommand and run it."""
     top = ArgumentParser(prog="travois")
     module = _import_command_module(argv[0])
     getattr(module, f"register_{argv[0]}")(top.add_subparsers(required=True))

@@ -83,7 +83,7 @@ class AgentLog(msgspec.Struct, frozen=True):
 
 
 def register_agents(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois agents` command."""
     what = "list agent types, and watch the subagents of a session"
     top = add_command(commands, "agents", what=what, more=AGENTS_HELP)
     top.add_argument(
@@ -96,7 +96,7 @@ def register_agents(commands: CommandParsers) -> None:
 
 
 def run_agents(args: Namespace) -> int:
-    """Do what the words ask for."""
+    """Show, message or stop subagents for `travois agents`, as its arguments say."""
     match args.words:
         case []:
             return show_agent_tree("", json=args.json)
@@ -119,7 +119,7 @@ def run_agents(args: Namespace) -> int:
 
 
 def send_to_agent(id: str, text: str, *, sender: str, json: bool) -> int:
-    """Leave word for an agent of the last session here, which hears it at its next step."""
+    """Send a message or a stop request to a subagent of the last session of this folder."""
     folder = find_agent_folder(_find_session_folder(""), id)
     Mailbox(folder / "mail").put(sender, text)
     if json:
@@ -161,7 +161,7 @@ def show_agent(id: str, session: str, *, json: bool) -> int:
 
 
 def show_agent_types(*, json: bool) -> int:
-    """Print the kinds of agents that can be started in this folder."""
+    """Print the agent types that can be started in this folder."""
     place, loaded = load_workspace(Options())
     trusted = loaded.trust == "trusted"
     found, notices = load_agent_types(place.home, place.project.root, place.cwd, trusted=trusted)
@@ -210,6 +210,7 @@ def _consolidation_folder(session: Path) -> Path:
 def _rows_below(
     folder: Path, parent: AgentLog, skipped: list[DamagedPlace], *, alive: bool, depth: int = 0
 ) -> Iterator[AgentRow]:
+    """Yield a row for each subagent below a session or subagent, parents first."""
     order = {id: number for number, id in enumerate(parent.spawned)}
     for path in sorted(
         _agent_folders_in(folder), key=lambda path: (order.get(path.name, 0), path.name)
@@ -223,6 +224,7 @@ def _rows_below(
 def _build_agent_row(
     id: str, told: AgentLog, parent: AgentLog, *, above: str, depth: int, alive: bool
 ) -> AgentRow:
+    """Build a subagent's row for `travois agents` from its own log and its parent's."""
     born = parent.spawned.get(id, Spawned(id, "?", ""))
     facts = [entry.fact for entry in told.entries]
     used = [
@@ -248,7 +250,7 @@ def _build_agent_row(
 
 
 def _read_agent_log(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> AgentLog:
-    """Read one log. A fork pays its parent's prices until it has a head of its own."""
+    """Read a subagent's log. A fork pays its parent's prices until it has a head of its own."""
     told = AgentLog(
         [*read_entries(folder / LOG_FILE_NAME, skipped)],
         SessionSpending(prices=spent.prices),
@@ -266,6 +268,7 @@ def _read_agent_log(folder: Path, spent: SessionSpending, skipped: list[DamagedP
 
 
 def _agent_folders_in(folder: Path) -> list[Path]:
+    """List the folders of the subagents directly below a session or subagent."""
     try:
         return [
             path
@@ -277,6 +280,7 @@ def _agent_folders_in(folder: Path) -> list[Path]:
 
 
 def _find_session_folder(text: str) -> Path:
+    """Find the folder of the named session, else of the newest one of this folder."""
     home, project = locate_home_and_project()
     if text:
         found = find_session(home, text, project=project)
@@ -286,7 +290,7 @@ def _find_session_folder(text: str) -> Path:
 
 
 def find_agent_folder(folder: Path, id: str) -> Path:
-    """Return the folder of an agent of this session, however deep."""
+    """Find the folder of a subagent of this session, at any depth."""
     waiting = _agent_folders_in(folder)
     while waiting:
         path = waiting.pop()
@@ -314,6 +318,7 @@ AGENT_TABLE_HEADING = (
 
 
 def _agent_row_cells(row: AgentRow) -> tuple[str, ...]:
+    """Format a subagent's row for the table of `travois agents`."""
     label = f"{row.id} ({row.name})" if row.name else row.id
     return (
         f"{'  ' * row.depth}{escape_controls(label, lines='show')}",
@@ -339,7 +344,7 @@ A running session sees a message at its next step; otherwise the message waits.
 
 
 def register_mail(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois mail` command."""
     top = add_command(
         commands, "mail", what="send messages to other sessions and teams", more=MAIL_HELP
     )
@@ -352,7 +357,7 @@ def register_mail(commands: CommandParsers) -> None:
 
 
 def run_mail_send(args: Namespace) -> int:
-    """Leave a message, and say what becomes of it."""
+    """Send a message to a session or team member, and print its outcome."""
 
     async def send_mail_as_shell() -> str:
         return await send_mail(locate_home(os.environ), args.to, args.text, sender="shell")
@@ -362,7 +367,7 @@ def run_mail_send(args: Namespace) -> int:
 
 
 def run_mail_list(args: Namespace) -> int:
-    """List all mailboxes with mail in them."""
+    """List the waiting messages of all mailboxes."""
     rows = [
         row
         for address, box in _iterate_mailboxes(locate_home(os.environ))
@@ -375,6 +380,7 @@ def run_mail_list(args: Namespace) -> int:
 
 
 def _iterate_mailboxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
+    """Yield every mailbox with its address: those of team members, then of sessions."""
     for team in list_teams(home):
         for name in list_team_members(home, team):
             yield f"{team}:{name}", Mailbox(home.mail / team / name)
@@ -383,6 +389,7 @@ def _iterate_mailboxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
 
 
 def _mail_rows(address: str, box: Mailbox) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each waiting message of a mailbox, for `travois mail list`."""
     while letters := box.take():
         for letter in letters:
             sent, text = (

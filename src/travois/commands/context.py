@@ -81,7 +81,7 @@ MAX_SEARCH_HITS = 50
 
 
 def register_context(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois context` command."""
     top = add_command(
         commands,
         "context",
@@ -98,7 +98,7 @@ def register_context(commands: CommandParsers) -> None:
 
 
 def run_context(args: Namespace) -> int:
-    """Show, search or undo."""
+    """Show the context window of a session, list its compactions, or undo one."""
     words: list[str] = args.words
     action = words.pop(0) if words and words[0] in CONTEXT_ACTIONS else ""
     number = (
@@ -139,6 +139,7 @@ def _is_compaction_number(word: str) -> bool:
 
 
 def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> int:
+    """Print the use of a session's context window, for `travois context`."""
     model = _model_of_session(session)
     window = break_down_window(
         session.view, session.history(), cache=session.cache, now=time.time()
@@ -165,7 +166,7 @@ def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> in
 def describe_window(
     session: Session, chosen: ContextLayers, *, window: WindowBreakdown | None = None
 ) -> str:
-    """Return the window in one line, and what its cache will do."""
+    """Describe the use of the context window, and the state of the prompt cache."""
     model, now = _model_of_session(session), time.time()
     window = window or break_down_window(
         session.view, session.history(), cache=session.cache, now=now
@@ -188,6 +189,7 @@ def describe_cache_lifetime(cache: PromptCache, now: float) -> str:
 
 
 def _block_table(window: WindowBreakdown) -> str:
+    """Format the parts of the context window as a table, for `travois context --all`."""
     rows = [("ENTRY", "KIND", "TOKENS", "CACHE", "SOURCE", "WHY")]
     for one in window.portions:
         source = escape_controls(one.source, lines="show")
@@ -199,6 +201,7 @@ def _block_table(window: WindowBreakdown) -> str:
 
 
 def _model_of_session(session: Session) -> ModelCard:
+    """Return the model of a session; raises `UserError` if none has answered yet."""
     if session.view.epoch is None:
         why = "it was imported and has not been resumed yet" if session.view.items else ""
         raise UserError("No model has answered in this session", why=why)
@@ -206,6 +209,7 @@ def _model_of_session(session: Session) -> ModelCard:
 
 
 def _show_receipts(found: list[CompactionReceipt], args: Namespace) -> int:
+    """Print the receipts of a session's compactions."""
     if args.json:
         print_line(msgspec.json.encode(found).decode())
         return 0
@@ -217,7 +221,7 @@ def _show_receipts(found: list[CompactionReceipt], args: Namespace) -> int:
 
 
 def render_receipt(one: CompactionReceipt) -> str:
-    """Return a receipt for people."""
+    """Format the receipt of a compaction as text."""
     measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
     restored = ", ".join(escape_controls(path, lines="show") for path in one.restored) or "nothing"
     spent = f"${one.dollars:.4f} for the summary, ${one.rewritten:.4f} to resend the rest"
@@ -238,6 +242,7 @@ def render_receipt(one: CompactionReceipt) -> str:
 
 
 def _show_compacted_spans(found: list[CompactionReceipt], args: Namespace) -> int:
+    """List what compactions removed and the files that hold it, or search these files."""
     if args.search:
         return _search_compacted_spans(found, args)
     spans = [
@@ -285,6 +290,7 @@ def _search_compacted_spans(found: list[CompactionReceipt], args: Namespace) -> 
 
 
 def _matching_lines(path: str, wanted: list[str]) -> Iterator[tuple[str, int, str]]:
+    """Yield the lines of a compacted span's file that contain all words."""
     for number, text in enumerate(_read_span_file(path).split("\n"), 1):
         if all(word in text.casefold() for word in wanted):
             yield path, number, text
@@ -295,6 +301,7 @@ def _estimate_file_tokens(path: str) -> int:
 
 
 def _read_span_file(path: str) -> str:
+    """Read the file of a compacted span; empty if it cannot be read."""
     try:
         return Path(path).read_text("utf-8", errors="replace")
     except OSError:
@@ -302,6 +309,7 @@ def _read_span_file(path: str) -> str:
 
 
 def _undo_compaction(home: TravoisHome, summary: SessionSummary, number: int, *, json: bool) -> int:
+    """Undo a compaction, unless the conversation would then exceed the context window."""
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
         one = _find_undoable(list_compaction_receipts(list(log.read())), number)
@@ -327,6 +335,7 @@ def _undo_compaction(home: TravoisHome, summary: SessionSummary, number: int, *,
 
 
 def _find_undoable(found: list[CompactionReceipt], number: int) -> CompactionReceipt:
+    """Find the compaction of that number, or the last one; raises if it cannot be undone."""
     standing = [one for one in found if one.state == "stands"]
     if not number and standing:
         return standing[-1]
@@ -380,7 +389,7 @@ class SessionCost(msgspec.Struct):
 
 
 def register_cost(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois cost` command."""
     top = add_command(
         commands,
         "cost",
@@ -394,7 +403,7 @@ def register_cost(commands: CommandParsers) -> None:
 
 
 def run_cost(args: Namespace) -> int:
-    """Tell what it cost."""
+    """Print the cost of a session."""
     home, summary = pick_session(args.session)
     found = compute_session_cost(read_history(home.session_folder(summary.project, summary.id), []))
     now = time.time()
@@ -407,7 +416,7 @@ def run_cost(args: Namespace) -> int:
 
 
 def compute_session_cost(entries: Iterable[Entry]) -> SessionCost:
-    """Return the bill of a whole session; a fork's begins where it branched off."""
+    """Compute the cost of a session; that of a fork begins where it branched off."""
     spent, cache = SessionSpending(), PromptCache()
     turns, kinds = [TurnCost(0, 0.0, "(before the first turn)")], _empty_kind_costs()
     for entry in entries:
@@ -439,7 +448,7 @@ def compute_session_cost(entries: Iterable[Entry]) -> SessionCost:
 
 
 def render_session_cost(found: SessionCost, now: float) -> str:
-    """Return the bill for people."""
+    """Format the cost of a session as text."""
     rows: list[tuple[str, ...]] = [
         ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
     ]
@@ -464,6 +473,7 @@ def render_session_cost(found: SessionCost, now: float) -> str:
 
 
 def _describe_cache_miss(miss: CacheMiss) -> str:
+    """Describe a prompt cache miss in one line, for `travois cost`."""
     mark = "expected" if miss.is_expected else "MISS"
     more = f"{miss.tokens:,} tokens resent, ${miss.dollars:.4f} extra"
     return f"{mark}: entry {miss.seq}: {more}: {escape_controls(miss.cause_text, lines='show')}"
@@ -491,6 +501,7 @@ def _add_reply_cost(kinds: dict[str, KindCost], usage: Usage, *, price: Price) -
 
 
 def _session_cost_json(found: SessionCost, now: float) -> dict[str, object]:
+    """Build the JSON output of `travois cost`."""
     misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in found.cache.misses]
     return {
         "dollars": found.dollars,
@@ -519,7 +530,7 @@ removed text, and `travois context undo` restores it. If the session is open els
 
 
 def register_compact(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois compact` command."""
     top = add_command(
         commands,
         "compact",
@@ -576,7 +587,7 @@ class RequestCheck(msgspec.Struct, frozen=True):
 
 
 def register_audit(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois audit` command."""
     top = add_command(
         commands, "audit", what="check from the log what a session sent", more=AUDIT_HELP
     )
@@ -587,7 +598,7 @@ def register_audit(commands: CommandParsers) -> None:
 
 
 def run_audit(args: Namespace) -> int:
-    """Check every request of one session."""
+    """Check that every request of a session can be derived from its log."""
     home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     skipped: list[DamagedPlace] = []
@@ -689,7 +700,7 @@ class NotesVersion(msgspec.Struct, frozen=True):
 
 
 def register_notes(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois notes` command."""
     top = add_command(
         commands, "notes", what="show the notes the model keeps on a session", more=NOTES_HELP
     )
@@ -730,7 +741,7 @@ def list_notes_versions(entries: Iterable[Entry]) -> list[NotesVersion]:
 
 
 def render_latest_notes(found: list[NotesVersion]) -> str:
-    """Return the newest notes for people."""
+    """Format the newest notes of a session as text."""
     if not found:
         return NO_NOTES_MESSAGE
     return f"{escape_controls(found[-1].text, lines='keep').strip()}\n\n{_describe_notes_version(found[-1])}"  # noqa: E501

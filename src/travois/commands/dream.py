@@ -55,7 +55,7 @@ STOP_TIMEOUT_SECONDS = 10.0
 
 
 def register_dream(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois dream` command."""
     top = add_command(
         commands, "dream", what="consolidate memories between sessions", more=DREAM_HELP
     )
@@ -74,7 +74,7 @@ def register_dream(commands: CommandParsers) -> None:
 
 
 def run_dream(args: Namespace) -> int:
-    """Do what was asked for."""
+    """Start, show or stop a memory consolidation."""
     options = Options(
         cwd=os.getcwd(), model=args.model, settings=args.settings, persist=False, mode="plan"
     )
@@ -98,6 +98,7 @@ def run_dream(args: Namespace) -> int:
 async def _run_consolidation(
     nights: ProjectDreams, args: Namespace, options: Options
 ) -> DreamResult:
+    """Run a memory consolidation now; with --dry-run, in a temporary folder."""
     seen = lock.read_lock_state(nights.folder)
     async with AsyncExitStack() as stack:
         parent = "as asked" if args.rules else await _find_parent_agent(options, stack)
@@ -179,6 +180,7 @@ def show_consolidations(nights: ProjectDreams, *, json: bool) -> int:
 
 
 def _describe_consolidation(one: DreamStatus) -> str:
+    """Describe a memory consolidation in one line, with the command that undoes it."""
     state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
     touched = f"; changed {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
     undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""

@@ -66,13 +66,14 @@ def _pluralize(number: int, word: str) -> str:
 
 
 def export_markdown(document: SessionDocument) -> str:
-    """Return a document that reads well as it is, and on any site that renders Markdown."""
+    """Export a session as a Markdown document."""
     title = document.summary.title.lstrip("#").strip()
     body = "\n\n".join(_part_to_markdown(part) for part in document_parts(document.entries))
     return f"# {title}\n\n{describe_document(document)}\n\n{body}\n"
 
 
 def _part_to_markdown(part: DocumentPart) -> str:
+    """Render one part of an exported session as Markdown."""
     match part.kind:
         case "person" | "model":
             return f"## {part.title}\n\n{part.text}{_describe_media(part.media)}".rstrip()
@@ -118,6 +119,7 @@ def export_html(document: SessionDocument, *, fetch: FetchMedia) -> str:
 
 
 def _part_to_html(part: DocumentPart, fetch: FetchMedia) -> str:
+    """Render one part of an exported session as HTML."""
     title, text = escape(part.title), escape(part.text)
     images = "".join(_image_to_html(item, fetch) for item in part.media)
     match part.kind:
@@ -136,6 +138,7 @@ def _part_to_html(part: DocumentPart, fetch: FetchMedia) -> str:
 
 
 def _image_to_html(item: Media, fetch: FetchMedia) -> str:
+    """Embed an image in an HTML export; other, large or missing media become a label."""
     label = escape(f"{item.kind} {item.name or item.mime}, {item.size} B")
     if item.kind != "image" or item.size > MAX_IMAGE_BYTES:
         return f'<p class="event">{label}</p>'
@@ -152,7 +155,7 @@ PART_STYLES = {"person": "bold", "model": "green", "call": "cyan", "error": "red
 
 
 def render_part(part: DocumentPart) -> str:
-    """Return a part for the terminal; long texts are cut, with a note."""
+    """Render a part of a session for the terminal; long texts are cut, with a note."""
     title, text = escape_controls(part.title, lines="show"), escape_controls(part.text)
     media = "".join(f"\n  [{item.kind} {item.mime}, {item.size} B]" for item in part.media)
     match part.kind:
@@ -168,6 +171,7 @@ def render_part(part: DocumentPart) -> str:
 
 
 def _render_snippet(text: str) -> str:
+    """Cut a tool result of a session to a few short lines for the terminal."""
     lines = text.splitlines()
     rest = len(lines) - MAX_SNIPPET_LINES
     more = [f"… {_pluralize(rest, 'more line')}"] if rest > 0 else []

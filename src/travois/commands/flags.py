@@ -100,7 +100,7 @@ State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
 
 
 def build_parser() -> ArgumentParser:
-    """Return the flags of `travois` itself."""
+    """Build the parser for the flags of `travois` itself."""
     listing = "\n".join(f"  {name:<11} {what}" for name, what in COMMANDS.items())
     top = ArgumentParser(
         prog="travois",
@@ -172,6 +172,7 @@ def parse_command_line(argv: list[str]) -> Namespace:
 
 
 def _add_model_flags(top: ArgumentParser) -> None:
+    """Add the flags for the model and the output format."""
     add = top.add_argument_group("model and output").add_argument
     add("--model", default="", metavar="NAME", help="provider/id, or an id from `travois models`")
     add(
@@ -203,6 +204,7 @@ def _add_model_flags(top: ArgumentParser) -> None:
 
 
 def _add_behaviour_flags(top: ArgumentParser) -> None:
+    """Add the flags for system prompts, agent types, plugins and settings."""
     add = top.add_argument_group("instructions, agents and settings").add_argument
     for name, what in (("system-prompt", "replace"), ("append-system-prompt", "append to")):
         add(f"--{name}", default="", metavar="TEXT", help=f"{what} the system prompt")
@@ -236,6 +238,7 @@ def _add_behaviour_flags(top: ArgumentParser) -> None:
 
 
 def _add_limit_flags(top: ArgumentParser) -> None:
+    """Add the flags that limit turns, tokens, cost and time."""
     add = top.add_argument_group("limits (all agents together)").add_argument
     add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
     add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="spend at most this much")
@@ -246,6 +249,7 @@ def _add_limit_flags(top: ArgumentParser) -> None:
 
 
 def _add_resume_flags(top: ArgumentParser) -> None:
+    """Add the flags that resume, fork or name sessions."""
     add = top.add_argument_group("sessions").add_argument
     add(
         "-c",
@@ -272,6 +276,7 @@ def _add_resume_flags(top: ArgumentParser) -> None:
 
 
 def _add_permission_flags(top: ArgumentParser) -> None:
+    """Add the flags for permissions, tools and the sandbox."""
     group = top.add_argument_group("permissions")
     modes = "default, plan, accept-edits, auto, dont-ask, bypass"
     group.add_argument("--permission-mode", default="", metavar="MODE", help=modes)
@@ -304,7 +309,7 @@ def flatten_values(groups: list[list[str]]) -> list[str]:
 
 
 def _parse_token_count(text: str) -> int:
-    """Return a number of tokens as people write it; nothing for what the window asks for."""
+    """Parse the token count of --autocompact, such as 200k; zero for `auto`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
     if found is None and text != "auto":
         raise ArgumentTypeError(f"{text!r} is not a number of tokens")
@@ -320,6 +325,7 @@ def _effort_of(args: Namespace) -> str:
 
 
 def _permission_mode_of(args: Namespace) -> str:
+    """Return the permission mode that the flags ask for; empty if they ask for none."""
     if args.dangerously_skip_permissions:
         return "bypass"
     return args.permission_mode or ("dont-ask" if args.permission_prompts == "none" else "")
@@ -351,7 +357,7 @@ def _read_text_flag(text: str, path: str, *, flag: str) -> str:
 
 
 def options_from_args(args: Namespace) -> Options:
-    """Return the namespace as options of a session."""
+    """Translate parsed command-line flags to session options."""
     system, more = args.system_prompt, args.append_system_prompt
     return Options(
         cwd=os.getcwd(),

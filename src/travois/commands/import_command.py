@@ -53,7 +53,7 @@ MAX_KEPT_ROWS = 8
 
 
 def register_import(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois import` command."""
     top = add_command(
         commands,
         "import",
@@ -72,7 +72,7 @@ def register_import(commands: CommandParsers) -> None:
 
 
 def run_import(args: Namespace) -> int:
-    """Import, or list what could be; exit code 1 if some session could not be read."""
+    """Import, or preview the import; exit code 1 if a session could not be read."""
     home, project = locate_home_and_project()
     if not args.sources:
         return _list_importable_agents(home, args)
@@ -99,7 +99,7 @@ def run_import(args: Namespace) -> int:
 
 
 def _list_importable_agents(home: TravoisHome, args: Namespace) -> int:
-    """Return the agents that have anything here."""
+    """Print the agents on this machine that `travois import` can import from."""
     found: list[tuple[str, int, int]] = []
     for agent, plan in IMPORT_PLANNERS.items():
         luggage, count = (
@@ -125,6 +125,7 @@ def _list_importable_agents(home: TravoisHome, args: Namespace) -> int:
 
 
 def _import_requests(args: Namespace, project: Project) -> Iterator[ImportRequest]:
+    """Yield an import request for each agent or session file that was named."""
     strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in IMPORT_PARTS]
     if strange:
         raise UserError(
@@ -175,6 +176,7 @@ def _clean_line(text: str) -> str:
 
 
 def _confirm_import(args: Namespace, outlook: ImportPreview) -> bool:
+    """Ask before importing settings, memories and sessions, unless --yes is given."""
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -191,6 +193,7 @@ def _confirm_import(args: Namespace, outlook: ImportPreview) -> bool:
 
 
 def _show_import_result(done: ImportResult) -> None:
+    """Print how many files, memories and sessions were imported, and how to undo it."""
     if done.kept:
         print_line(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
     if done.undo:
@@ -207,12 +210,13 @@ def _warn_cleaned(why: str) -> None:
 
 
 def _show_import_progress(text: str) -> None:
-    """Show progress on a terminal."""
+    """Show the progress of an import on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
 
 
 def _import_plan_json(outlook: ImportPreview) -> str:
+    """Build the JSON preview of an import."""
     told = {
         "agent": outlook.wish.agent,
         "things": outlook.lines,

@@ -56,7 +56,7 @@ MAX_LOG_LINES = 50
 
 
 def register_mcp(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois mcp` command and its subcommands."""
     top = add_command(
         commands, "mcp", what="list, test, add, approve and log in to MCP servers", more=MCP_HELP
     )
@@ -100,6 +100,7 @@ def register_mcp(commands: CommandParsers) -> None:
 def _add_mcp_command(
     commands: CommandParsers, name: str, run: Callable[[Namespace], int], *, what: str
 ) -> ArgumentParser:
+    """Add one subcommand of `travois mcp`."""
     parser = add_command(commands, name, what=what)
     parser.set_defaults(run=run)
     return parser
@@ -111,7 +112,7 @@ def _add_server_name(parser: ArgumentParser) -> ArgumentParser:
 
 
 def run_mcp_list(args: Namespace) -> int:
-    """List servers, also those that wait for a word of the user."""
+    """List MCP servers, also those that wait for approval."""
     _, _, listed = _find_servers_here()
     rows = [(one.name, _describe_server(one), one.level, one.origin) for one in listed.servers]
     rows += [
@@ -128,7 +129,7 @@ def run_mcp_list(args: Namespace) -> int:
 
 
 def run_mcp_show(args: Namespace) -> int:
-    """Return everything about one server."""
+    """Print the configuration of one MCP server."""
     server = _find_server(args.name)
     for key, value in msgspec.to_builtins(server).items():
         hidden = key in ("env", "headers", "client")
@@ -139,11 +140,12 @@ def run_mcp_show(args: Namespace) -> int:
 
 
 def run_mcp_test(args: Namespace) -> int:
-    """Start a server and list its tools; exit code 1 if it cannot be used."""
+    """Start an MCP server and list its tools; exit code 1 if it cannot be used."""
     return anyio.run(_test_server, _find_server(args.name))
 
 
 async def _test_server(server: McpServerConfig) -> int:
+    """Connect to an MCP server as a session would, and print its tools."""
     place, loaded, _ = _find_servers_here()
     stack = AsyncExitStack()
     fence, folder = compose_sandbox(loaded, place, stack, attended=True), place.home.path / "mcp"
@@ -184,7 +186,7 @@ async def _test_server(server: McpServerConfig) -> int:
 
 
 def run_mcp_add(args: Namespace) -> int:
-    """Name a server in a file of ours, or in the one of this repository."""
+    """Add an MCP server to the user's or the project's configuration file."""
     how, what = _parse_add_words(args.words)
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
@@ -204,7 +206,7 @@ def run_mcp_add(args: Namespace) -> int:
 
 
 def _parse_add_words(words: list[str]) -> tuple[Namespace, list[str]]:
-    """Return the options after the name of a server, and what it is: an address, or a program."""
+    """Split the arguments of `travois mcp add` into options and the URL or program."""
     parser = ArgumentParser("travois mcp add NAME", add_help=False)
     parser.add_argument("--scope", choices=("user", "project"), default="user")
     parser.add_argument("--env", action="append", default=[])
@@ -218,7 +220,7 @@ def _parse_add_words(words: list[str]) -> tuple[Namespace, list[str]]:
 
 
 def run_mcp_remove(args: Namespace) -> int:
-    """Forget a server; exit code 1 if no file of ours has it."""
+    """Remove an MCP server from its configuration file; exit code 1 if it is in none."""
     for path in (_mcp_config_file("user"), _mcp_config_file("project")):
         servers = _read_mcp_config(path)
         if servers.pop(args.name, None) is not None:
@@ -230,7 +232,7 @@ def run_mcp_remove(args: Namespace) -> int:
 
 
 def run_mcp_approve(args: Namespace) -> int:
-    """Approve the servers of this repository, as they are written now."""
+    """Approve the MCP servers of this repository as they are configured now."""
     place, loaded, listed = _find_servers_here()
     wanted = [text for text in loaded.wanted if text.startswith("mcp server ")]
     fresh = {entry.name for entry in listed.waiting}
@@ -242,7 +244,7 @@ def run_mcp_approve(args: Namespace) -> int:
 
 
 def run_mcp_login(args: Namespace) -> int:
-    """Let a person log in, and keep what that gives."""
+    """Log in to an MCP server in the browser and store the tokens."""
     server, (place, _, _) = _find_server(args.name), _find_servers_here()
     if not server.url:
         raise UserError(f"{server.name} is a local program and needs no login")
@@ -258,7 +260,7 @@ def _say_and_flush(text: str) -> None:
 
 
 def run_mcp_logout(args: Namespace) -> int:
-    """Forget what a login gave; exit code 1 if there was none."""
+    """Delete the stored login of an MCP server; exit code 1 if there was none."""
     server, (place, _, _) = _find_server(args.name), _find_servers_here()
     there = TokenStore(place.home.path / "mcp" / "tokens", server).delete()
     print_line(f"Logged out of {server.name}." if there else "Not logged in.")
@@ -266,7 +268,7 @@ def run_mcp_logout(args: Namespace) -> int:
 
 
 def run_mcp_logs(args: Namespace) -> int:
-    """Return the last lines that a server wrote; exit code 1 if there are none."""
+    """Print the last lines that a server logged; exit code 1 if it has no log."""
     place, _, _ = _find_servers_here()
     path = place.home.path / "mcp" / "logs" / f"{McpServerConfig(args.name).key}.log"
     if not path.is_file():
@@ -278,12 +280,14 @@ def run_mcp_logs(args: Namespace) -> int:
 
 
 def _find_servers_here() -> tuple[Workspace, LoadedSettings, McpServerDiscovery]:
+    """Find the MCP servers that are configured for the current folder."""
     options = Options(cwd=os.getcwd())
     place, loaded = load_workspace(options)
     return place, loaded, find_configured_servers(place, loaded, options)
 
 
 def _find_server(name: str) -> McpServerConfig:
+    """Find a usable MCP server by name; raises `UserError` if it needs approval."""
     _, _, listed = _find_servers_here()
     for one in listed.servers:
         if one.name == name:
@@ -303,6 +307,7 @@ def _mcp_config_file(scope: str) -> Path:
 
 
 def _read_mcp_config(path: Path) -> Json:
+    """Read the MCP servers of a configuration file; none if the file does not exist."""
     if not path.exists():
         return {}
     try:
@@ -333,7 +338,7 @@ Travois home, from .agents/plugins/ of a trusted project, from the setting `plug
 
 
 def register_plugins(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois plugins` command."""
     top = add_command(
         commands, "plugins", what="list the active plugins and what they provide", more=PLUGINS_HELP
     )
@@ -342,7 +347,7 @@ def register_plugins(commands: CommandParsers) -> None:
 
 
 def run_plugins(args: Namespace) -> int:
-    """Print them."""
+    """List the plugins that apply in this folder."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     for notice in loaded.notices:
@@ -362,6 +367,7 @@ def run_plugins(args: Namespace) -> int:
 
 
 def _plugin_parts(plugin: Plugin) -> Iterator[str]:
+    """Yield the kinds of things that a plugin provides, such as skills or hooks."""
     parts = {
         "skills": plugin.skills,
         "commands": plugin.commands,

@@ -68,7 +68,7 @@ CONSENT_LABELS = {"auto": "saved directly", "ask": "proposed in the inbox", "off
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, safe to look at."""
+    """Return a text on one line, with control characters escaped."""
     return escape_controls(" ".join(text.split()), lines="show")
 
 
@@ -95,13 +95,14 @@ def render_memory_table(memories: FolderMemoryStore, found: Sequence[Memory], *,
 
 
 def _memory_marks(memories: FolderMemoryStore, memory: Memory) -> list[str]:
+    """List the marks of a memory in tables: stale, pinned, and its author if not the user."""
     stale = ["stale"] if memories.find_stale_files(memory) else []
     pinned = ["pinned"] if memory.pinned else []
     return [*stale, *pinned, *([f"by {memory.author}"] if memory.author != "user" else [])]
 
 
 def memory_to_json(memories: FolderMemoryStore, memory: Memory) -> str:
-    """Return a memory with all that is known of it."""
+    """Build the JSON of a memory, with all that is known of it."""
     told = msgspec.to_builtins(memory) | {
         "scope": memory.scope,
         "author": memory.author,
@@ -113,7 +114,7 @@ def memory_to_json(memories: FolderMemoryStore, memory: Memory) -> str:
 
 
 def memory_file(memories: FolderMemoryStore, memory: Memory) -> Path:
-    """Return where a memory lies."""
+    """Return the path of a memory's file."""
     folder = memories.folders()[memory.scope]
     return (folder / "pinned" if memory.pinned else folder) / f"{memory.name}.md"
 
@@ -142,6 +143,7 @@ def render_memory(memories: FolderMemoryStore, memory: Memory, *, now: float) ->
 
 
 def _evidence_lines(one: Evidence) -> list[str]:
+    """Format the quotation that a memory rests on, with its date and session."""
     day = f" on {strftime('%Y-%m-%d', localtime(one.at))}" if one.at else ""
     said = [f"  {SPEAKER_LABELS[one.who]}{day}: “{one_line(one.words)}”"]
     if "/" in one.session:
@@ -150,6 +152,7 @@ def _evidence_lines(one: Evidence) -> list[str]:
 
 
 def _describe_times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str:
+    """Describe when a memory was created, changed, verified and last recalled."""
     told = [
         f"{word} {format_age(now - at)}"
         for word, at in (
@@ -166,7 +169,7 @@ def _describe_times(memory: Memory, used: tuple[int, float] | None, *, now: floa
 
 
 def render_history(made: Sequence[MemoryTransaction], *, now: float) -> str:
-    """Return a table of changes, latest first."""
+    """Format the history of memory changes as a table, latest first."""
     if not made:
         return "No changes yet."
     rows = [("ID", "WHEN", "SESSION", "FILES", "WHY")]
@@ -189,7 +192,7 @@ def render_history(made: Sequence[MemoryTransaction], *, now: float) -> str:
 
 
 def render_proposals(waiting: Sequence[MemoryProposal], *, now: float) -> str:
-    """Return the proposals in the inbox as text."""
+    """Format the proposed memory changes of the inbox as text."""
     if not waiting:
         return "No proposals in the inbox."
     lines: list[str] = []
@@ -202,6 +205,7 @@ def render_proposals(waiting: Sequence[MemoryProposal], *, now: float) -> str:
 
 
 def _describe_change(change: MemoryChange) -> str:
+    """Describe a proposed change to a memory in one line."""
     match change:
         case PutMemory(memory):
             return f"{memory.scope} {memory.type}: {one_line(memory.body or memory.description)}"
@@ -212,7 +216,7 @@ def _describe_change(change: MemoryChange) -> str:
 
 
 def render_stats(counted: MemoryStats) -> str:
-    """Return memory counts and use as text."""
+    """Format memory counts and use as text."""
     lines = [f"{count_memories(counted.total)}, {counted.pinned} pinned"]
     for name, parts in (
         ("scope", counted.scopes),
@@ -230,7 +234,7 @@ def render_stats(counted: MemoryStats) -> str:
 
 
 def render_memory_folders(memories: FolderMemoryStore) -> str:
-    """Return the folders, and what becomes of what agents find there."""
+    """Format the memory folders, and what happens to memories that agents propose."""
     rows = [("SCOPE", "NEW MEMORIES", "FOLDER")]
     for scope, path in memories.folders().items():
         rows.append((scope, CONSENT_LABELS[memories.consent(scope)], str(path)))
@@ -270,7 +274,7 @@ def add_memory(
     pinned: bool = False,
     session: str = "",
 ) -> AppliedChanges:
-    """Remember what a person wants remembered, in their own words."""
+    """Save a memory in the user's own words."""
     if secret := find_leak(text):
         fix = "Store it in a secret store, and remember where it is."
         raise UserError("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
@@ -303,7 +307,7 @@ def add_memory(
 
 
 def _free_memory_name(memories: FolderMemoryStore, name: str) -> str:
-    """Return a name that no memory has."""
+    """Return a name that no other memory has, numbered if necessary."""
     taken, number = {one.name for one in memories.read_all()}, 2
     free = name
     while free in taken:
@@ -312,7 +316,7 @@ def _free_memory_name(memories: FolderMemoryStore, name: str) -> str:
 
 
 def run_memory_add(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Remember something."""
+    """Add a memory."""
     text = " ".join(args.text)
     if not text.strip():
         raise UserError("Say what to remember")
@@ -333,7 +337,7 @@ def run_memory_forget(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_undo(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Take a change back."""
+    """Undo a change to memories."""
     done = memories.undo(args.id)
     print_line(
         render_memory_change(done)
@@ -344,12 +348,12 @@ def run_memory_undo(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_accept(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Make proposed changes."""
+    """Accept proposed memory changes."""
     return _decide_proposals(memories, args, lambda id: render_memory_change(memories.accept(id)))
 
 
 def run_memory_reject(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Reject proposed changes."""
+    """Reject proposed memory changes."""
 
     def reject_proposal(id: str) -> str:
         memories.reject(id)
@@ -361,6 +365,7 @@ def run_memory_reject(memories: FolderMemoryStore, args: Namespace) -> int:
 def _decide_proposals(
     memories: FolderMemoryStore, args: Namespace, word: Callable[[str], str]
 ) -> int:
+    """Accept or reject the named memory proposals, or all of them."""
     ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
     if not args.all and not args.ids:
         raise UserError(
@@ -372,7 +377,7 @@ def _decide_proposals(
 
 
 def run_memory_edit(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Let a person change a memory; what cannot be read is not put in its place, and not lost."""
+    """Let the user edit a memory; an invalid text is refused, but not lost."""
     memory = memories.get(args.name, args.scope)
     path = memory_file(memories, memory)
     before = path.read_bytes()
@@ -399,7 +404,7 @@ def run_memory_edit(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def _edit_copy(path: Path, text: bytes) -> Path:
-    """Return a copy of a file, as it is when the editor was left."""
+    """Open a copy of a memory's file in the user's editor; return its path."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     copy = Path(tempfile.mkdtemp(prefix="travois-memory-")) / path.name
     copy.write_bytes(text)
@@ -417,6 +422,7 @@ def _remove_draft(draft: Path) -> None:
 
 
 def _find_edit_flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
+    """List what is wrong with an edited memory file, such as a secret in it."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -427,7 +433,7 @@ def _find_edit_flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
 
 
 def run_memory_import(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Read in what another agent remembers, or only list it."""
+    """Import the memories of another agent, or only list them."""
     path = foreign_memories.find_source(
         args.source, os.environ, trust.trust_root(locate_home_and_project()[1].root)
     )
@@ -452,7 +458,7 @@ def run_memory_import(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_share(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Make the team's folder."""
+    """Create the team's memory folder in the repository."""
     home, project = locate_home_and_project()
     folder = share_with_team(home.prepare(), project)
     print_line(f"Team memories are in {folder}; commit that folder to share them.")
@@ -482,7 +488,7 @@ def find_memory_problems(memories: FolderMemoryStore, *, now: float) -> list[Mem
 
 
 def render_memory_problems(found: Sequence[MemoryFinding], *, total: int) -> str:
-    """Return the findings, each with what mends it."""
+    """Format the problems that were found with memories, each with its fix."""
     if not found:
         return f"No problems in {count_memories(total)}."
     lines: list[str] = []
@@ -511,7 +517,7 @@ MemoryCommand = Callable[[FolderMemoryStore, Namespace], int]
 
 
 def register_memory(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois memory` command and its subcommands."""
     top = add_command(
         commands, "memory", what="show, edit and undo long-term memories", more=MEMORY_HELP
     )
@@ -524,6 +530,7 @@ def register_memory(commands: CommandParsers) -> None:
 
 
 def _add_reading_commands(below: CommandParsers) -> None:
+    """Add the subcommands of `travois memory` that only show memories."""
     _add_memory_filters(
         _add_memory_command(below, "list", run_memory_list, what="list memories (the default)")
     )
@@ -558,6 +565,7 @@ def _add_reading_commands(below: CommandParsers) -> None:
 
 
 def _add_changing_commands(below: CommandParsers) -> None:
+    """Add the subcommands of `travois memory` that change memories."""
     add = _add_memory_command(below, "add", run_memory_add, what="add a memory")
     add.add_argument("text", nargs="+", metavar="TEXT")
     add.add_argument("--type", choices=MEMORY_TYPES, help="default: guessed from the text")
@@ -583,6 +591,7 @@ def _add_changing_commands(below: CommandParsers) -> None:
 
 
 def _add_inbox_commands(below: CommandParsers) -> None:
+    """Add the subcommands of `travois memory` that list and decide proposed changes."""
     inbox = _add_memory_command(below, "inbox", run_memory_inbox, what="list proposed changes")
     _add_memory_json_flag(inbox)
     for name, run, what in (
@@ -597,13 +606,14 @@ def _add_inbox_commands(below: CommandParsers) -> None:
 def _add_memory_command(
     commands: CommandParsers, name: str, run: MemoryCommand, *, what: str
 ) -> ArgumentParser:
+    """Add one subcommand of `travois memory`, which runs on this folder's memories."""
     parser = add_command(commands, name, what=what)
     parser.set_defaults(run=partial(_run_on_memories, run))
     return parser
 
 
 def _run_on_memories(run: MemoryCommand, args: Namespace) -> int:
-    """Do something with the memories that count in this folder."""
+    """Run a subcommand on the memories that apply in this folder."""
     home, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     loaded = load_settings(home, project.root, cwd=cwd, environ=os.environ)
@@ -611,6 +621,7 @@ def _run_on_memories(run: MemoryCommand, args: Namespace) -> int:
 
 
 def _add_memory_filters(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
+    """Add the flags of `travois memory` that filter by scope and type, and --json."""
     add = parser.add_argument
     add("--json", action="store_true", default=default, help="as JSON")
     none = None if default is False else SUPPRESS
@@ -623,7 +634,7 @@ def _add_memory_json_flag(parser: ArgumentParser) -> None:
 
 
 def _say_json_rows(rows: Iterable[str]) -> None:
-    """Print a JSON array with a value on each line."""
+    """Print a JSON array of memories or changes, one value per line."""
     print_line("[" + ",\n ".join(rows) + "]")
 
 
@@ -633,6 +644,7 @@ def _add_memory_name(parser: ArgumentParser) -> None:
 
 
 def _add_scope_flag(parser: ArgumentParser) -> None:
+    """Add the flag that tells memories of the same name apart by scope."""
     parser.add_argument(
         "--scope", choices=MEMORY_SCOPES, default=SUPPRESS, help="if several scopes have the name"
     )
@@ -662,7 +674,7 @@ def run_memory_list(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_search(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Find memories; exit code 1 if there are none."""
+    """Search memories; exit code 1 if none matches."""
     found = memories.search(" ".join(args.text), limit=args.limit)
     if args.json:
         _say_json_rows(memory_to_json(memories, one) for one in found)
@@ -685,7 +697,7 @@ def run_memory_show(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_history(memories: FolderMemoryStore, args: Namespace) -> int:
-    """List changes."""
+    """List changes to memories."""
     made = memories.history(args.limit)
     if args.json:
         _say_json_rows(msgspec.json.encode(one).decode() for one in made)
@@ -695,7 +707,7 @@ def run_memory_history(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_inbox(memories: FolderMemoryStore, args: Namespace) -> int:
-    """List proposals."""
+    """List proposed memory changes."""
     waiting = memories.inbox()
     if args.json:
         _say_json_rows(msgspec.json.encode(one).decode() for one in waiting)
@@ -705,7 +717,7 @@ def run_memory_inbox(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_doctor(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Tell what is wrong; exit code 1 if anything is."""
+    """Print problems with memories; exit code 1 if there are any."""
     if args.fix:
         memories.record_edits()
     found = find_memory_problems(memories, now=time.time())
@@ -721,14 +733,14 @@ def run_memory_doctor(memories: FolderMemoryStore, args: Namespace) -> int:
 
 
 def run_memory_stats(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Count."""
+    """Print memory counts and use."""
     counted = memories.stats()
     print_line(msgspec.json.encode(counted).decode() if args.json else render_stats(counted))
     return 0
 
 
 def run_memory_where(memories: FolderMemoryStore, args: Namespace) -> int:
-    """Name the folders."""
+    """Print the memory folders of each scope."""
     if args.json:
         told = {
             scope: {"folder": str(path), "consent": memories.consent(scope)}

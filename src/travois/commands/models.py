@@ -106,7 +106,7 @@ class ModelTestResult(msgspec.Struct, frozen=True):
 
 
 def register_models(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois models` command and its subcommands."""
     top = add_command(
         commands, "models", what="list models, show their details, and test them", more=MODELS_HELP
     )
@@ -118,7 +118,7 @@ def register_models(commands: CommandParsers) -> None:
 
 
 def run_models(args: Namespace) -> int:
-    """Do what was asked."""
+    """List models, or show or test one of them."""
     home, project = locate_home_and_project()
     loaded = load_settings(home, project.root, environ=os.environ, given=args.settings)
     apply_settings_env(loaded)
@@ -139,6 +139,7 @@ def run_models(args: Namespace) -> int:
 
 
 def _list_models(among: Catalog, *, form: str) -> int:
+    """Print the models of the catalog with their windows, prices and key sources."""
     rows = list(_iterate_model_rows(among))
     if form == "json":
         print_line(msgspec.json.encode(rows).decode())
@@ -162,6 +163,7 @@ def _list_models(among: Catalog, *, form: str) -> int:
 
 
 def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:
+    """Yield a row for each model of the catalog, for `travois models`."""
     for name in among.models:
         model = catalog.resolve_model(name, os.environ, among=among)
         yield ModelRow(
@@ -170,6 +172,7 @@ def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:
 
 
 def _key_source(model: ModelCard, among: Catalog) -> str:
+    """Return where the API key of a model comes from; empty if there is none."""
     try:
         return catalog.resolve_endpoint(model, os.environ, among=among).key_source
     except UserError:
@@ -184,6 +187,7 @@ def _format_price(price: float) -> str:
 
 
 def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool) -> int:
+    """Print everything about one model, and which setting or variable decided it."""
     among = model_catalog(loaded)
     served = among.providers[model.provider]
     where, key = _address_and_key(model, among)
@@ -219,6 +223,7 @@ def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool)
 
 
 def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
+    """Return the address of a model and the source of its key, or why there is none."""
     try:
         there = catalog.resolve_endpoint(model, os.environ, among=among)
     except UserError as fault:
@@ -230,7 +235,7 @@ def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
 def _model_info_source(
     model: ModelCard, among: Catalog, loaded: LoadedSettings
 ) -> tuple[bool, str]:
-    """Return whether the model is known, and who described it."""
+    """Return whether the model is known, and the source of its description."""
     if model.name in among.models:
         return True, _catalog_origin(f"models.{model.name}", loaded)
     if model.price != Price():
@@ -244,6 +249,7 @@ def _catalog_origin(key: str, loaded: LoadedSettings) -> str:
 
 
 def _describe_price(price: Price) -> str:
+    """Describe the prices of a model per million tokens."""
     if price == Price():
         return "unknown"
     more = f"; above {price.over:,} tokens ${price.above.input:g}" if price.above else ""
@@ -254,6 +260,7 @@ def _describe_price(price: Price) -> str:
 
 
 async def _test_model(model: ModelCard, loaded: LoadedSettings, json: bool) -> int:
+    """Send a small request to a model and print its features; exit code 1 if it fails."""
     model = await with_server_window(model, os.environ, among=model_catalog(loaded))
     try:
         trial = await _send_test_request(model, loaded)
@@ -274,6 +281,7 @@ async def _test_model(model: ModelCard, loaded: LoadedSettings, json: bool) -> i
 
 
 async def _send_test_request(model: ModelCard, loaded: LoadedSettings) -> ModelTestResult:
+    """Send the request of `travois models test`; raises `ApiError` if it fails."""
     short = replace(model, output=min(model.output, MAX_TEST_OUTPUT_TOKENS))
     facts = (Epoch(short, "You are being tested.", (PING_TOOL,)), User((Text(TEST_PROMPT),)))
     view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
@@ -292,6 +300,7 @@ async def _send_test_request(model: ModelCard, loaded: LoadedSettings) -> ModelT
 
 
 def _open_model_client(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) -> Answers:
+    """Open the client that sends the test request, to a local model or over HTTP."""
     if model.provider == LOCAL_PROVIDER:
         return LocalModels(loaded, stack).model_for(model)
     where = catalog.resolve_endpoint(model, os.environ, among=model_catalog(loaded))
@@ -305,6 +314,7 @@ def _fetch_no_blob(blob: str) -> bytes:
 
 
 def _test_findings(model: ModelCard, trial: ModelTestResult) -> Iterator[str]:
+    """Yield the findings of a model test: streaming, tools, cache, tokens and cost."""
     usage, asked = trial.reply.usage, extract_calls(trial.reply.content)
     yield f"stream: {'yes' if trial.pieces else 'no, the reply came at once'}"
     good = [call for call in asked if call.name == PING_TOOL.name]
@@ -345,7 +355,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
 
 
 def register_doctor(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois doctor` command."""
     top = add_command(
         commands,
         "doctor",
@@ -357,7 +367,7 @@ def register_doctor(commands: CommandParsers) -> None:
 
 
 def run_doctor(args: Namespace) -> int:
-    """Look at everything, anew."""
+    """Check the sandbox, the programs and the model; exit code 1 if not usable."""
     walls = find_sandbox_support(None, workspace=os.getcwd())
     found = (*walls.checks, *_check_programs(), _check_terminal(), *_check_installation(walls))
     checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
@@ -372,6 +382,7 @@ def run_doctor(args: Namespace) -> int:
 
 
 def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> None:
+    """Print the checks of `travois doctor`, the sandbox's limits and how to fix problems."""
     rows = [
         (check.name, _format_check_result(check), escape_controls(check.why, lines="show"))
         for check in checks
@@ -391,12 +402,14 @@ def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> Non
 
 
 def _format_check_result(check: SandboxCheck) -> str:
+    """Format the result of a check as yes or no, coloured by how serious it is."""
     if check.works:
         return style_text("yes", "green")
     return style_text("no", "red" if check.name in ESSENTIAL_CHECKS else "yellow")
 
 
 def _check_programs() -> Iterator[SandboxCheck]:
+    """Check that the programs that Travois runs are installed."""
     for name, program, fix in (
         ("bash", "bash", "install bash with your package manager"),
         ("git", "git", "install git with your package manager"),
@@ -408,7 +421,7 @@ def _check_programs() -> Iterator[SandboxCheck]:
 
 
 def _check_terminal() -> SandboxCheck:
-    """Return whether a person can talk here; a script needs none."""
+    """Check that input and output are a terminal; a script needs none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return SandboxCheck(
             "terminal", works=False, why="input or output is not a terminal; -p works"
@@ -447,7 +460,7 @@ def _check_installation(walls: SandboxSupport) -> Iterator[SandboxCheck]:
 
 
 def _check_visible_paths(loaded: LoadedSettings) -> Iterator[SandboxCheck]:
-    """Check what commands cannot see, and what of the home they can."""
+    """List the paths that the sandbox hides from commands, and the tool chains they can use."""
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
     needed = {
@@ -473,6 +486,7 @@ def _check_command_runs(place: Workspace, loaded: LoadedSettings) -> SandboxChec
 
 
 async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> SandboxCheck:
+    """Run a trivial command in the sandbox of this folder, as a check."""
     async with AsyncExitStack() as stack:
         fence = compose_sandbox(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
@@ -489,7 +503,7 @@ async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> Sandbo
 
 
 def _check_embedder(home: TravoisHome) -> SandboxCheck:
-    """Return whether memories and sessions are found by meaning, too, not by their words alone."""
+    """Check that memories and sessions can be searched by meaning, not only by keywords."""
     found = find_embedder(home.path / "memory" / "embedder.json")
     if not isinstance(found, NoEmbedder):
         return SandboxCheck("embedder", works=True, why=found.name)
@@ -498,7 +512,7 @@ def _check_embedder(home: TravoisHome) -> SandboxCheck:
 
 
 def _check_small_model() -> SandboxCheck:
-    """Return whether more than examples and rules answers where there is no key."""
+    """Check that the embedded model can answer where there is no API key."""
     found = llamacpp_load_problem() or find_smollm2()
     if not isinstance(found, str):
         return SandboxCheck("small model", works=True, why=found.stem)
@@ -508,6 +522,7 @@ def _check_small_model() -> SandboxCheck:
 
 
 def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
+    """Load the settings of the current folder, and apply their environment variables."""
     cwd = os.path.realpath(os.getcwd())
     place = Workspace(home, identify_project(home, cwd), cwd)
     loaded = load_settings(home, place.project.root, cwd=cwd, environ=os.environ)
@@ -516,12 +531,13 @@ def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
 
 
 def _files_in_effect(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
-    """Return every file in effect here: settings, and whatever else a session loads."""
+    """Return every file in effect here: settings, and others that a session loads."""
     origins = (told.origin for told in list_effective_parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
 def _check_model(loaded: LoadedSettings) -> SandboxCheck:
+    """Check that the default model can be found and has an API key."""
     try:
         model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
@@ -560,7 +576,7 @@ skills.NAME.
 
 
 def register_config(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois config` command and its subcommands."""
     top = add_command(
         commands, "config", what="show settings, and which file each comes from", more=CONFIG_HELP
     )
@@ -599,7 +615,7 @@ def run_config_explain(args: Namespace) -> int:
 
 
 def _explain_setting_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> int:
-    """Print what is not a setting: who brings each of it."""
+    """Print skills, rules and other parts that are not settings, with their origins."""
     told = {
         key: explain.EffectivePart(mask_text(one.value), one.origin)
         for key, one in explain.list_effective_parts(place, loaded).items()
@@ -620,7 +636,7 @@ def _explain_setting_part(args: Namespace, place: Workspace, loaded: LoadedSetti
 
 
 def find_settings(loaded: LoadedSettings, key: str) -> Json:
-    """Return the settings of this key, or that begin with it, or all."""
+    """Find the setting of this key, those below it, or all."""
     values = flatten_settings(loaded.settings) | {
         f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
     }
@@ -633,7 +649,7 @@ def find_settings(loaded: LoadedSettings, key: str) -> Json:
 
 
 def render_settings_table(values: Json, loaded: LoadedSettings) -> str:
-    """Return a table of settings with their sources."""
+    """Format settings as a table with their origins."""
     rows = [row for key in values for row in _setting_rows(key, values[key], loaded)]
     return format_table([("SETTING", "VALUE", "DECIDED BY"), *rows])
 
@@ -655,7 +671,7 @@ def _setting_rows(key: str, value: object, loaded: LoadedSettings) -> list[tuple
 
 
 def find_setting_origin(key: str, loaded: LoadedSettings) -> str:
-    """Return the place that decided a setting; for hooks, all places that name some."""
+    """Return the file or flag that decided a setting; for hooks, all files that have some."""
     event = key.removeprefix("hooks.")
     named = [where for where, tree in loaded.hooks if event != key and event in tree]
     return ", ".join(named) or loaded.origin(key)

@@ -87,7 +87,7 @@ class RecordedCall(msgspec.Struct, frozen=True):
 
 
 def register_permissions(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois permissions` command and its subcommands."""
     top = add_command(
         commands, "permissions", what="explain why a tool call is allowed or denied; test rules"
     )
@@ -125,7 +125,7 @@ def register_permissions(commands: CommandParsers) -> None:
 
 
 def run_permissions_why(args: Namespace) -> int:
-    """Explain one decision; exit code 0 if it is to allow, 1 if not."""
+    """Explain a permission decision; exit code 0 if it is to allow, 1 if not."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     root = identify_project(home, cwd).root
     loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
@@ -145,6 +145,7 @@ def run_permissions_why(args: Namespace) -> int:
 
 
 def _parse_mode(name: str) -> str:
+    """Return the permission mode of this name; raises `UserError` if there is none."""
     try:
         return find_mode(name)
     except ValueError as error:
@@ -152,7 +153,7 @@ def _parse_mode(name: str) -> str:
 
 
 def _explain_command_line(guard: Permissions, args: str, *, here: CallLocation) -> None:
-    """Show what the line runs, and what each step needs."""
+    """Show the programs that a command line runs, and what approval each step needs."""
     for plan in context_of_call("Bash", args, here=here).plans:
         if plan.unclear:
             print_line(f"could not be fully analyzed: {escape_controls(plan.unclear)}")
@@ -173,6 +174,7 @@ def _step_text(step: CommandStep) -> str:
 
 
 def _describe_needs(step: CommandStep) -> str:
+    """Describe which permission rule a step of a command line needs, and why."""
     match step.needs:
         case "nothing":
             return "nothing"
@@ -187,7 +189,7 @@ def _describe_accesses(step: CommandStep) -> str:
 
 
 def run_permissions_list(args: Namespace) -> int:
-    """Print the rules in force here."""
+    """Print the permission rules that apply here."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     free = loaded.settings.sandbox.auto_allow_bash_if_sandboxed
@@ -200,14 +202,14 @@ def run_permissions_list(args: Namespace) -> int:
 
 
 def render_rule_table(rules: tuple[PermissionRule, ...], *, sandboxed: str = "") -> str:
-    """Return a table of rules with their sources, and who allows sandboxed commands."""
+    """Format permission rules as a table, with their sources."""
     rows = [(rule.effect, escape_controls(rule.text, lines="show"), rule.origin) for rule in rules]
     rows += [("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else []
     return format_table([("EFFECT", "RULE", "SOURCE"), *rows]) if rows else "No rules."
 
 
 def run_permissions_forget(args: Namespace) -> int:
-    """Drop a rule that an answer made."""
+    """Remove a permission rule that an earlier answer saved."""
     home, root = locate_home(os.environ).prepare(), trust.trust_root(os.getcwd())
     found = args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False)
     found = found or any(
@@ -221,7 +223,7 @@ def run_permissions_forget(args: Namespace) -> int:
 
 
 def run_permissions_check(args: Namespace) -> int:
-    """Decide test cases, one per line, in order."""
+    """Decide permission test cases, one per line, in order."""
     own = str(locate_home(os.environ).path)
     for line in sys.stdin.buffer:
         if line.strip():
@@ -231,6 +233,7 @@ def run_permissions_check(args: Namespace) -> int:
 
 
 def _check_case(line: bytes, *, own: str) -> str:
+    """Decide one permission test case; an invalid case is denied."""
     try:
         case = msgspec.json.decode(line, type=PermissionCase)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -243,7 +246,7 @@ def _check_case(line: bytes, *, own: str) -> str:
 
 
 def _case_id(line: bytes) -> str | int | None:
-    """Return the id of an invalid case; only this reader accepts half characters."""
+    """Return the id of an invalid permission test case, even one with lone surrogates."""
     try:
         found = json.loads(line)["id"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -252,7 +255,7 @@ def _case_id(line: bytes) -> str | int | None:
 
 
 def run_permissions_test(args: Namespace) -> int:
-    """Try rules; exit code 1 if an example does not hold."""
+    """Test proposed rules on their examples; exit code 1 if one does not hold."""
     proposed = _load_proposed_rules(args.rules)
     rules = _parse_proposed_rules(proposed, args.rules)
     problems = [why for why in (check_example(text, rules) for text in proposed.examples) if why]
@@ -267,6 +270,7 @@ def run_permissions_test(args: Namespace) -> int:
 
 
 def _load_proposed_rules(path: str) -> ProposedRules:
+    """Read proposed permission rules from a file to test them."""
     try:
         data = Path(path).read_bytes()
         whole = msgspec.json.decode(data, type=SettingsWithRules)
@@ -279,6 +283,7 @@ def _load_proposed_rules(path: str) -> ProposedRules:
 
 
 def _parse_proposed_rules(proposed: ProposedRules, path: str) -> tuple[PermissionRule, ...]:
+    """Parse proposed permission rules; raises `UserError` if one is invalid."""
     try:
         return proposed.parse(path)
     except ValueError as error:
@@ -286,6 +291,7 @@ def _parse_proposed_rules(proposed: ProposedRules, path: str) -> tuple[Permissio
 
 
 def _replay_history(rules: tuple[PermissionRule, ...], args: Namespace) -> None:
+    """Print how proposed rules would decide the tool calls of recorded sessions."""
     home = locate_home(os.environ)
     keys = None if args.all else identify_project(home, os.path.realpath(os.getcwd())).keys
     guard = Permissions(find_mode(args.mode), rules)
@@ -311,7 +317,7 @@ def _describe_recorded_call(past: RecordedCall) -> str:
 
 
 def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iterator[RecordedCall]:
-    """Yield the calls of one session, decided in the folder where they were made."""
+    """Yield the tool calls of one session, decided in the folder where they were made."""
     skipped: list[DamagedPlace] = []
     entries = list(read_history(folder, skipped))
     decided = {e.fact.call: e.fact.verdict for e in entries if isinstance(e.fact, Decided)}
@@ -330,6 +336,7 @@ def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iter
 
 
 def _update_folders(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
+    """Return the root and current folder after an entry of a recorded session."""
     match entry.fact:
         case Opened():
             return entry.fact.cwd, entry.fact.cwd
@@ -352,7 +359,7 @@ package.json scripts, Makefiles).
 
 
 def register_trust(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois trust` command."""
     top = add_command(
         commands,
         "trust",
@@ -369,7 +376,7 @@ def register_trust(commands: CommandParsers) -> None:
 
 
 def run_trust(args: Namespace) -> int:
-    """Trust a folder, or not; exit code 1 if there was nothing to revoke."""
+    """Trust a folder or revoke its trust; exit code 1 if there was nothing to revoke."""
     home = locate_home(os.environ)
     if args.list:
         found = [
@@ -409,7 +416,7 @@ def run_trust(args: Namespace) -> int:
 
 
 def _list_changed_files(loaded: LoadedSettings) -> int:
-    """List what trusted commands reach that changed; exit code 1 if there is any."""
+    """List changed files that trusted commands use; exit code 1 if there are any."""
     for line, files in loaded.changed.items():
         print_line(escape_invisible(line))
         for file in files:

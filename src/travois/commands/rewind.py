@@ -51,7 +51,7 @@ MAX_REWIND_DIFF_BYTES = 1 << 20
 
 
 def register_rewind(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois rewind` command."""
     top = add_command(
         commands,
         "rewind",
@@ -71,6 +71,7 @@ def register_rewind(commands: CommandParsers) -> None:
 
 
 def _add_target_flags(top: ArgumentParser) -> None:
+    """Add the flags that choose the turn or snapshot to rewind to."""
     group = top.add_mutually_exclusive_group()
     group.add_argument("--to", default="", metavar="N", help="end of turn N, or a snapshot")
     group.add_argument("--undo", action="store_true", help="undo the last rewind")
@@ -78,7 +79,7 @@ def _add_target_flags(top: ArgumentParser) -> None:
 
 
 def run_rewind(args: Namespace) -> int:
-    """Go back."""
+    """Rewind a session, or list the turns and snapshots to choose from."""
     home, project = locate_home_and_project()
     summary = (
         find_session(home, args.session, project=project)
@@ -97,6 +98,7 @@ def run_rewind(args: Namespace) -> int:
 
 
 def _rewind_session(args: Namespace, home: TravoisHome, summary: SessionSummary) -> int:
+    """Plan a rewind, show it, ask for confirmation and apply it."""
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
         entries = list(log.read())
@@ -123,6 +125,7 @@ def _open_snapshots(
 
 
 def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> RewindPlan:
+    """Plan a rewind to the turn or snapshot of the flags, or the undo of the last one."""
     if args.undo:
         return rewind.plan_rewind_undo(entries, keeper)
     if args.to and not args.to.isdecimal():
@@ -133,7 +136,7 @@ def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Re
 
 
 def _narrow_rewind(args: Namespace, way: RewindPlan) -> RewindPlan:
-    """Return the part of the way that was asked for."""
+    """Limit a rewind to files or conversation, as the flags say."""
     if args.files_only:
         way = replace(way, to=0)
     if args.conversation_only:
@@ -144,6 +147,7 @@ def _narrow_rewind(args: Namespace, way: RewindPlan) -> RewindPlan:
 
 
 def _confirm_rewind(args: Namespace) -> bool:
+    """Ask before rewinding files and conversation, unless --yes is given."""
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -157,6 +161,7 @@ def _confirm_rewind(args: Namespace) -> bool:
 
 
 def _list_rewind_targets(entries: list[Entry]) -> None:
+    """Print the turns and snapshots of a session that it can be rewound to."""
     found, now = list_snapshot_marks(entries), time.time()
     rows = [("TURN", "WHEN", "SNAPSHOT", "WHAT")]
     for turn in list_turns(entries):
@@ -191,13 +196,14 @@ def _show_rewind_plan(way: RewindPlan, keeper: Snapshots, *, diffs: bool) -> Non
 
 
 def _change_verb(change: PathChange) -> str:
+    """Return the verb for a file in the plan of a rewind: delete, restore or revert."""
     if change.new is None:
         return "delete "
     return "restore" if change.old is None else "revert "
 
 
 def _count_changed_lines(change: PathChange, keeper: Snapshots) -> str:
-    """Return how many lines would come and go."""
+    """Format how many lines a rewind would add to and remove from a file."""
     nodes = (change.old, change.new)
     if any(
         node is not None and (node.is_folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes

@@ -74,7 +74,7 @@ AGE_UNIT_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def register_sessions(commands: CommandParsers) -> None:
-    """Add the command and those below it."""
+    """Add the `travois sessions` command and its subcommands."""
     top = add_command(
         commands,
         "sessions",
@@ -114,23 +114,26 @@ def register_sessions(commands: CommandParsers) -> None:
 
 
 def _add_list_flags(parser: ArgumentParser, *, default: object) -> None:
+    """Add the flags of `travois sessions list`."""
     add = parser.add_argument
     add("--all", action="store_true", default=default, help="sessions of every project")
     add("--json", action="store_true", default=default, help="print a JSON array")
 
 
 def _add_json_flag(parser: ArgumentParser, what: str) -> None:
-    """Add the flag without resetting the value that the parent parser set."""
+    """Add --json without resetting the value that the parent parser set."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help=what)
 
 
 def _add_session_command(commands: CommandParsers, name: str, *, what: str) -> ArgumentParser:
+    """Add a subcommand of `travois sessions` that takes the id of a session."""
     parser = add_command(commands, name, what=what)
     parser.add_argument("session", metavar="ID", help="session id, id prefix or name")
     return parser
 
 
 def _add_diff_flags(parser: ArgumentParser) -> None:
+    """Add the arguments of `travois sessions diff`."""
     parser.add_argument("a", metavar="A", help="session id, id prefix or name")
     parser.add_argument("b", metavar="B", help="the other session")
     what = "show a diff of files that differ, from A to B"
@@ -140,6 +143,7 @@ def _add_diff_flags(parser: ArgumentParser) -> None:
 
 
 def _add_prune_flags(parser: ArgumentParser) -> None:
+    """Add the flags of `travois sessions prune`."""
     add = parser.add_argument
     add("--older-than", type=_parse_age, metavar="AGE", help="unused for this long: 12h, 30d, 8w")
     add("--keep", type=int, default=0, metavar="N", help="always keep the newest N")
@@ -150,6 +154,7 @@ def _add_prune_flags(parser: ArgumentParser) -> None:
 
 
 def _parse_age(text: str) -> float:
+    """Parse an age such as 30d to seconds, for pruning sessions."""
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in AGE_UNIT_SECONDS:
         raise ArgumentTypeError(f"{text!r} is not an age such as 12h, 30d or 8w")
@@ -183,7 +188,7 @@ def run_sessions_list(args: Namespace) -> int:
 
 
 def run_sessions_show(args: Namespace) -> int:
-    """Print a conversation."""
+    """Print the conversation of a session."""
     home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     skipped: list[DamagedPlace] = []
@@ -201,7 +206,7 @@ def run_sessions_show(args: Namespace) -> int:
 
 
 def run_sessions_export(args: Namespace) -> int:
-    """Write a conversation as a document."""
+    """Export a session to a file or standard output."""
     home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     cwd = os.path.realpath(os.getcwd())
@@ -235,7 +240,7 @@ def run_sessions_diff(args: Namespace) -> int:
 
 
 def run_sessions_rename(args: Namespace) -> int:
-    """Name a session."""
+    """Give a session another name."""
     home, project = locate_home_and_project()
     name = " ".join(args.name.split())
     if not name:
@@ -249,7 +254,7 @@ def run_sessions_rename(args: Namespace) -> int:
 
 
 def run_sessions_du(args: Namespace) -> int:
-    """Show disk usage."""
+    """Print the disk usage of sessions."""
     home, _ = locate_home_and_project()
     found = list_sessions(home)
     sizes = {s.id: catalog.session_size(home, s) for s in found}
@@ -275,7 +280,7 @@ def run_sessions_du(args: Namespace) -> int:
 
 
 def run_sessions_prune(args: Namespace) -> int:
-    """Throw away what is old."""
+    """Move old sessions to the trash, or empty the trash."""
     home, project = locate_home_and_project()
     if args.older_than is None and not args.empty_trash:
         raise UserError(
@@ -290,6 +295,7 @@ def run_sessions_prune(args: Namespace) -> int:
 
 
 def _prune_sessions(home: TravoisHome, project: Project, args: Namespace) -> None:
+    """Move sessions that were unused for long to the trash, and list those kept."""
     everything = list_sessions(home)
     here = [s for s in everything if args.all or s.project in project.keys]
     plan = catalog.plan_pruning(
@@ -305,7 +311,7 @@ def _prune_sessions(home: TravoisHome, project: Project, args: Namespace) -> Non
 
 
 def _discard_session(home: TravoisHome, summary: SessionSummary, *, dry: bool) -> int:
-    """Move one session; returns its size, nothing if it has to stay."""
+    """Move one session to the trash; return its size, or zero if it must stay."""
     folder = home.session_folder(summary.project, summary.id)
     size = catalog.session_size(home, summary)
     if lock.find_lock_holder(folder) is not None:
@@ -322,6 +328,7 @@ def _discard_session(home: TravoisHome, summary: SessionSummary, *, dry: bool) -
 
 
 def _empty_trash(home: TravoisHome, *, dry: bool) -> None:
+    """Delete the sessions in the trash for good, or only print their size."""
     if dry:
         print_line(f"{format_size(catalog.folder_size(home.trash))} in the trash would be deleted.")
         return
@@ -332,13 +339,13 @@ def _empty_trash(home: TravoisHome, *, dry: bool) -> None:
 
 
 def locate_home_and_project() -> tuple[TravoisHome, Project]:
-    """Return the home, and the project of the current folder."""
+    """Return Travois's home folder, and the project of the current folder."""
     home = locate_home(os.environ)
     return home, identify_project(home, os.getcwd())
 
 
 def warn_skipped_lines(skipped: list[DamagedPlace]) -> None:
-    """Tell what of a log could not be read."""
+    """Warn about the lines of a session log that could not be read."""
     for bad in skipped[:10]:
         print_warning(f"{bad.file}: skipped line {bad.line} (byte {bad.offset}): {bad.reason}")
     if len(skipped) > 10:
@@ -352,6 +359,7 @@ def _session_table_heading(*, everywhere: bool) -> tuple[str, ...]:
 def _session_rows(
     home: TravoisHome, found: list[SessionSummary], *, everywhere: bool
 ) -> list[tuple[str, ...]]:
+    """Build the rows of a table of sessions; `everywhere` adds their folders."""
     length = _id_length([summary.id for summary in found])
     return [
         (
@@ -367,7 +375,7 @@ def _session_rows(
 
 
 def _id_length(ids: list[str]) -> int:
-    """Return how much of an id tells them all apart."""
+    """Return how many characters of a session id tell all sessions apart."""
     length = 8
     while len({id[:length] for id in ids}) < len(set(ids)):
         length += 1
@@ -375,12 +383,14 @@ def _id_length(ids: list[str]) -> int:
 
 
 def _shorten_home(cwd: str) -> str:
+    """Return the folder of a session with ~ for the home."""
     person = os.environ.get("HOME", "")
     inside = person and (cwd + "/").startswith(person + "/")
     return escape_controls("~" + cwd[len(person) :] if inside else cwd, lines="show")
 
 
 def _session_title(home: TravoisHome, summary: SessionSummary) -> str:
+    """Return a session's title for tables, marked if it is open, damaged or a fork."""
     marks = [f"! {summary.trouble}"] if summary.trouble else []
     if lock.find_lock_holder(home.session_folder(summary.project, summary.id)) is not None:
         marks = ["open"]  # a line that is being written only looks torn
@@ -411,7 +421,7 @@ WORD_PATTERN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def register_search(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois search` command."""
     top = add_command(
         commands,
         "search",
@@ -431,7 +441,7 @@ def register_search(commands: CommandParsers) -> None:
 
 
 def run_search(args: Namespace) -> int:
-    """Find sessions; exit code 1 if there are none."""
+    """Search sessions; exit code 1 if none matches."""
     text = " ".join(args.text).strip()
     if not text and not (args.rebuild or args.catch_up):
         raise UserError(
@@ -457,6 +467,7 @@ def _search_sessions(
     args: Namespace,
     wanted: Callable[[IndexedSession], bool] | None,
 ) -> int:
+    """Update the search index of sessions, search it and print the matches."""
     if args.rebuild:
         index.delete()
     patient = args.wait or args.catch_up or not text
@@ -494,7 +505,7 @@ def _continue_until(end: float) -> Callable[[IndexProgress], bool]:
 
 
 def _show_index_progress(progress: IndexProgress) -> bool:
-    """Show how far it is, on a terminal."""
+    """Show the progress of indexing sessions on a terminal."""
     if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
         words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
         sys.stderr.write(f"\r{words}\x1b[K")
@@ -502,7 +513,7 @@ def _show_index_progress(progress: IndexProgress) -> bool:
 
 
 def _index_in_background() -> None:
-    """Let a process of its own read the rest; if one is at it already, this one ends at once."""
+    """Index the remaining sessions in another process, which ends if one already does."""
     import subprocess
 
     print_warning("the rest is being indexed in the background; --wait waits for it")
@@ -518,6 +529,7 @@ def _index_in_background() -> None:
 def _build_session_filter(
     args: Namespace, home: TravoisHome, project: Project
 ) -> Callable[[IndexedSession], bool]:
+    """Build the filter for the agent and the project of searched sessions."""
     ours = find_repository(project.root)[1]
     same: dict[str, bool] = {}
 
@@ -541,6 +553,7 @@ def _build_session_filter(
 
 
 def _match_json(match: SessionMatch) -> dict[str, object]:
+    """Build the JSON of a session that matches a search."""
     session = match.session
     return {
         "agent": session.agent,
@@ -555,6 +568,7 @@ def _match_json(match: SessionMatch) -> dict[str, object]:
 
 
 def _render_match(match: SessionMatch, text: str) -> str:
+    """Render a session that matches a search, with excerpts and the command to resume it."""
     session = match.session
     day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "no date"
     title = escape_controls(session.title or "(no title)", lines="show")
@@ -578,7 +592,7 @@ def _render_match(match: SessionMatch, text: str) -> str:
 
 
 def _render_excerpt(passage: database.SearchDocument, wanted: frozenset[str]) -> list[str]:
-    """Return some lines around the place with most of the words, with those words marked."""
+    """Render the part of a passage with most of the search words, highlighted."""
     text = " ".join(escape_controls(passage.text, lines="show").replace("␊", " ").split())
     hits = [
         found for found in WORD_PATTERN.finditer(text) if wanted & set(split_index_terms(found[0]))
@@ -593,7 +607,7 @@ def _render_excerpt(passage: database.SearchDocument, wanted: frozenset[str]) ->
 
 
 def _count_words_after(hits: list[re.Match[str]], start: int) -> int:
-    """Return how many different words there are from here on, in an excerpt."""
+    """Count the different search words shortly after a position, to place an excerpt."""
     return len(
         {hit[0].lower() for hit in hits if start <= hit.start() < start + MAX_EXCERPT_CHARS // 2}
     )
@@ -604,6 +618,7 @@ def _mark_word(word: str, wanted: frozenset[str]) -> str:
 
 
 def _abbreviate_folder(cwd: str) -> str:
+    """Return the folder of a search result with ~ for the home."""
     person = os.environ.get("HOME", "")
     inside = person and (cwd + "/").startswith(person + "/")
     return escape_controls("~" + cwd[len(person) :] if inside else cwd, lines="show")

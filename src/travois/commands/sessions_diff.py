@@ -103,7 +103,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
 
 
 def compare_sessions(a: RecordedSession, b: RecordedSession) -> SessionComparison:
-    """Compare two sessions from where they part."""
+    """Compare two sessions from the entry at which they diverge."""
     shared = _count_shared(a.entries, b.entries)
     before = a.entries[:shared]
     return SessionComparison(
@@ -116,12 +116,13 @@ def compare_sessions(a: RecordedSession, b: RecordedSession) -> SessionCompariso
 
 
 def _count_shared(a: list[Entry], b: list[Entry]) -> int:
-    """Return how many entries two histories begin with alike: a fork has those of its parent."""
+    """Count the entries that two sessions share: a fork begins with those of its parent."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (one, other) in pairs if one != other), min(len(a), len(b)))
 
 
 def _find_relation(a: list[Entry], b: list[Entry], shared: int) -> SessionRelation:
+    """Return how two sessions are related: which is a fork, or both, or unrelated."""
     if not shared:
         return "unrelated"
     forked = tuple(bool(rest) and isinstance(rest[0].fact, Opened) for rest in (a, b))
@@ -135,6 +136,7 @@ def _find_relation(a: list[Entry], b: list[Entry], shared: int) -> SessionRelati
 
 
 def _summarize_side(one: RecordedSession, shared: int) -> ComparedSession:
+    """Summarize one session after the shared entries, for a comparison of sessions."""
     after = one.entries[shared:]
     last = one.entries[shared - 1].seq if shared else 0
     standing = [entry for entry in keep_live_entries(one.entries) if entry.seq > last]
@@ -166,7 +168,7 @@ def _summarize_side(one: RecordedSession, shared: int) -> ComparedSession:
 
 
 def _list_models_used(entries: list[Entry], shared: int) -> tuple[str, ...]:
-    """Return the models that answered after the sessions parted, in order."""
+    """List the models that answered after the sessions diverged, in order."""
     name, used = "", dict[str, None]()
     for index, entry in enumerate(entries):
         if isinstance(entry.fact, Epoch):
@@ -177,6 +179,7 @@ def _list_models_used(entries: list[Entry], shared: int) -> tuple[str, ...]:
 
 
 def _user_prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the texts of the prompts that the user typed."""
     said = (entry.fact for entry in entries)
     return tuple(
         extract_text(fact.content)
@@ -186,6 +189,7 @@ def _user_prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 
 def _sum_spending(entries: list[Entry], shared: int) -> SessionSpending:
+    """Sum the cost and token usage of a session after its shared entries."""
     whole = SessionSpending()
     for entry in entries[:shared]:
         whole = whole.after_entry(entry)
@@ -212,6 +216,7 @@ def _turn_seconds(entries: list[Entry]) -> Iterator[float]:
 def _changed_files(
     one: RecordedSession, standing: list[Entry]
 ) -> tuple[dict[str, FileChange], Literal["snapshots", "calls"]]:
+    """Find the files that a session changed, by its snapshots or else its tool calls."""
     opened = next((e.fact for e in reversed(one.entries) if isinstance(e.fact, Opened)), None)
     cwd = opened.cwd if opened else one.summary.cwd
     found = _changes_from_snapshots(one.keeper, standing)
@@ -260,6 +265,7 @@ def _group_by_turn(taken: list[SnapshotMark]) -> list[list[SnapshotMark]]:
 
 
 def _is_shown_change(change: PathChange) -> bool:
+    """Return whether a comparison shows this change: no folders and nothing inside .git."""
     nodes = [node for node in (change.old, change.new) if node is not None]
     inside_git = b"/.git/" in change.path or change.path.endswith(b"/.git")
     same = change.old == change.new
@@ -267,6 +273,7 @@ def _is_shown_change(change: PathChange) -> bool:
 
 
 def _to_file_change(change: PathChange, content: Callable[..., bytes]) -> FileChange:
+    """Turn the change of a path into a file's status and line counts."""
     old, new = change.old, change.new
     status = "added" if old is None else "deleted" if new is None else "modified"
     if any(node is not None and node.size > MAX_COMPARED for node in (old, new)):
@@ -277,7 +284,7 @@ def _to_file_change(change: PathChange, content: Callable[..., bytes]) -> FileCh
 
 
 def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
-    """Return how many lines came and went; nothing for binary files."""
+    """Count the lines that were added and removed; None for binary files."""
     if b"\0" in before + after:
         return None, None
     old, new = before.splitlines(), after.splitlines()
@@ -286,6 +293,7 @@ def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
 
 
 def _changes_from_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, FileChange]]:
+    """Yield the files that the tool calls of a session edited, wrote or deleted."""
     status: dict[str, FileStatus] = {
         "edited": "modified",
         "written": "modified",
@@ -330,6 +338,7 @@ def show_diff(
 def _load_recorded_session(
     text: str, home: TravoisHome, project: Project, *, skipped: list[DamagedPlace]
 ) -> RecordedSession:
+    """Find a session by id or name, and read its log and snapshots to compare it."""
     summary = find_session(home, text, project=project)
     entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
@@ -342,7 +351,7 @@ def _load_recorded_session(
 
 
 def comparison_to_json(found: SessionComparison) -> dict[str, object]:
-    """Return the comparison for programs; the fields stay as they are."""
+    """Build the JSON of a comparison of sessions; its fields are stable."""
     return {
         "a": _side_json(found.a),
         "b": _side_json(found.b),
@@ -362,6 +371,7 @@ def comparison_to_json(found: SessionComparison) -> dict[str, object]:
 
 
 def _side_json(side: ComparedSession) -> dict[str, object]:
+    """Build the JSON of one of the two compared sessions."""
     return {
         "id": side.id,
         "title": side.title,
@@ -383,6 +393,7 @@ def _side_json(side: ComparedSession) -> dict[str, object]:
 
 
 def _file_json(change: FileChange | None) -> dict[str, object] | None:
+    """Build the JSON of a changed file in a comparison of sessions."""
     if change is None:
         return None
     return {"status": change.status, "added": change.added, "removed": change.removed}
@@ -394,7 +405,7 @@ def changed_paths(found: SessionComparison) -> list[str]:
 
 
 def is_same_content(found: SessionComparison, path: str) -> bool | None:
-    """Return whether both left a file alike; None where that is not known."""
+    """Return whether both sessions left a file alike; None if that is unknown."""
     a, b = found.a.files.get(path), found.b.files.get(path)
     if a is None or b is None:
         return False
@@ -432,6 +443,7 @@ def _figure_row(name: str, values: Iterable[str]) -> tuple[str, ...]:
 def _iterate_figures(
     sides: tuple[ComparedSession, ComparedSession],
 ) -> Iterator[tuple[str, list[str]]]:
+    """Yield the figures of two compared sessions: model, calls, tokens, cost and time."""
     yield "model", [", ".join(side.models) or "-" for side in sides]
     yield "prompts", [str(len(side.prompts)) for side in sides]
     yield "replies", [str(side.replies) for side in sides]
@@ -447,12 +459,14 @@ def _iterate_figures(
 
 
 def _describe_calls(side: ComparedSession) -> str:
+    """Describe how many tool calls a session made, and how many failed or were denied."""
     more = [f"{side.failed} failed"] if side.failed else []
     more += [f"{side.denied} denied"] if side.denied else []
     return f"{sum(side.tools.values())}" + (f" ({', '.join(more)})" if more else "")
 
 
 def _describe_relation(found: SessionComparison) -> str:
+    """Describe how two compared sessions are related, and where they diverge."""
     if found.relation == "unrelated":
         return "The sessions share no history; both are compared in full."
     many = len(found.shared_prompts)
@@ -465,6 +479,7 @@ def _describe_relation(found: SessionComparison) -> str:
 
 
 def _conversation_lines(found: SessionComparison) -> Iterator[str]:
+    """Yield the prompts and final answers of two compared sessions."""
     for letter, side in zip(SIDE_LETTERS, (found.a, found.b), strict=True):
         for prompt in side.prompts:
             yield f"{letter} prompt: {_shorten_text(prompt, MAX_PROMPT_CHARS)}"
@@ -474,6 +489,7 @@ def _conversation_lines(found: SessionComparison) -> Iterator[str]:
 
 
 def _changed_file_lines(found: SessionComparison) -> Iterator[str]:
+    """Yield the table of files that two compared sessions changed."""
     rows = [
         (
             *(_describe_file_change(side.files.get(path)) for side in (found.a, found.b)),
@@ -493,6 +509,7 @@ def _changed_file_lines(found: SessionComparison) -> Iterator[str]:
 
 
 def _describe_file_change(change: FileChange | None) -> str:
+    """Describe how a session changed a file, with line counts; a dash if it did not."""
     if change is None:
         return "-"
     counted = "" if change.added is None else f" +{change.added} -{change.removed}"
@@ -500,6 +517,7 @@ def _describe_file_change(change: FileChange | None) -> str:
 
 
 def _compare_file(found: SessionComparison, path: str) -> str:
+    """Return whether one or both sessions changed a file, and whether it then differs."""
     if path not in found.a.files:
         return "only B"
     if path not in found.b.files:

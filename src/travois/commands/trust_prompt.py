@@ -29,7 +29,7 @@ class LineReader(Protocol):
 
 
 async def ask_for_trust(home: TravoisHome, loaded: LoadedSettings, reader: LineReader) -> None:
-    """Ask about what a folder wants and the user has not answered yet, and keep the answer."""
+    """Ask whether to trust what a folder asks for, unless answered before; save the answer."""
     if loaded.trust in ("trusted", "refused") or not loaded.wanted:
         return
     reader.line(describe_trust_request(home, loaded))
@@ -57,6 +57,6 @@ def describe_trust_request(home: TravoisHome, loaded: LoadedSettings) -> str:
 
 
 def _discard_typed_input() -> None:
-    """Forget what was typed before the question could be read: it is no answer."""
+    """Discard input typed before the trust question could be read: it is no answer."""
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)

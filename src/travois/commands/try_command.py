@@ -54,7 +54,7 @@ MAX_TRY_DIFF_BYTES = 1 << 20
 
 
 def register_try(commands: CommandParsers) -> None:
-    """Add the command."""
+    """Add the `travois try` command."""
     top = add_command(
         commands,
         "try",
@@ -79,11 +79,12 @@ def register_try(commands: CommandParsers) -> None:
 
 
 def run_try(args: Namespace) -> int:
-    """Try a command; returns its exit code."""
+    """Try a command on a copy of the workspace; return its exit code."""
     return anyio.run(_try_command, args)
 
 
 async def _try_command(args: Namespace) -> int:
+    """Run a command on a copy, show its changes and keep them if wanted."""
     async with AsyncExitStack() as stack:
         attempt = await _attempt_command(args, stack)
         stack.push_async_callback(attempt.drop)
@@ -100,6 +101,7 @@ async def _try_command(args: Namespace) -> int:
 
 
 async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
+    """Run a command on a copy of the workspace, in the sandbox."""
     place, loaded = load_workspace(Options(settings=args.settings))
     fence = compose_sandbox(loaded, place, stack, attended=True)
     if fence.bounds is None:
@@ -146,6 +148,7 @@ def _decode_output(output: CapturedOutput) -> str:
 async def _change_row(
     attempt: WorkspaceAttempt, change: WorkspaceChange
 ) -> tuple[str, str, str, str]:
+    """Format a changed path of a tried command as a table row."""
     path = escape_controls(os.path.relpath(change.path), lines="show")
     if change.was:
         return (
@@ -166,7 +169,7 @@ def _existing_file_size(path: str) -> int:
 async def _count_line_changes(
     attempt: WorkspaceAttempt, change: WorkspaceChange, *, old: int
 ) -> str:
-    """Return how many lines came and went; empty where there are none to count."""
+    """Format how many lines a tried command added to and removed from a file."""
     if max(change.size, old) > MAX_TRY_DIFF_BYTES:
         return ""
     before = _read_file_bytes(change.path) if old else b""
@@ -184,7 +187,7 @@ def _read_file_bytes(path: str) -> bytes:
 
 
 def _should_keep(args: Namespace, attempt: WorkspaceAttempt) -> bool:
-    """Return whether to keep: as the flags say, else as a person does."""
+    """Decide whether to keep the changes, by the flags or by asking the user."""
     if args.keep:
         return attempt.completed.status == 0
     if args.drop or args.json or not sys.stdin.isatty():
@@ -195,6 +198,7 @@ def _should_keep(args: Namespace, attempt: WorkspaceAttempt) -> bool:
 
 
 async def _keep_changes(attempt: WorkspaceAttempt, also: list[str]) -> tuple[WorkspaceChange, ...]:
+    """Apply the changes of a tried command to the real files; return those left out."""
     try:
         return await attempt.keep(named=[os.path.realpath(path) for path in also])
     except StaleFile as error:
@@ -204,6 +208,7 @@ async def _keep_changes(attempt: WorkspaceAttempt, also: list[str]) -> tuple[Wor
 
 
 def _report_kept_changes(*, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
+    """Print whether the changes of a tried command were kept, and which were not."""
     if not keep:
         print_line("Dropped; nothing was changed.")
         return
@@ -218,6 +223,7 @@ def _report_kept_changes(*, keep: bool, left: tuple[WorkspaceChange, ...]) -> No
 def _report_attempt_json(
     attempt: WorkspaceAttempt, *, keep: bool, left: tuple[WorkspaceChange, ...]
 ) -> None:
+    """Print the JSON report of a tried command."""
     done = attempt.completed
     told = {
         "status": done.status,

@@ -82,6 +82,7 @@ def adapt_claude_layer(layer: SettingsLayer) -> SettingsLayer:
 
 
 def _is_supported_key(key: str) -> bool:
+    """Return whether a Claude Code setting applies in Travois."""
     group = key in ("permissions", "sandbox", "env")
     return is_known_key(key) and (
         group or key.startswith(SUPPORTED_CLAUDE_KEYS) or key in HTTP_HOOK_KEYS

@@ -99,6 +99,7 @@ def encode_claude_stream_event(
 
 
 def _encode_message_start(delta: ReplyBegan) -> JsonObject:
+    """Encode the message of a `message_start` stream event in Claude Code's JSON."""
     return {
         "id": delta.id,
         "type": "message",
@@ -112,6 +113,7 @@ def _encode_message_start(delta: ReplyBegan) -> JsonObject:
 
 
 def _encode_block_start(delta: BlockBegan) -> JsonObject:
+    """Encode the block of a `content_block_start` stream event in Claude Code's JSON."""
     match delta.kind:
         case "text" | "other":
             return {"type": "text", "text": ""}
@@ -122,6 +124,7 @@ def _encode_block_start(delta: BlockBegan) -> JsonObject:
 
 
 def _encode_block_delta(delta: Grew) -> JsonObject | None:
+    """Encode the delta of a stream event in Claude Code's JSON; None if it has no counterpart."""
     match delta.kind:
         case "text":
             return {"type": "text_delta", "text": delta.text}

@@ -52,7 +52,7 @@ UNSUPPORTED_KEYS = {
 
 
 def translate_claude_keys(values: Json) -> Json:
-    """Translate settings to our keys."""
+    """Translate Claude Code's settings keys to ours."""
     found: Json = {}
     for theirs, value in values.items():
         key, meant = (
@@ -65,7 +65,7 @@ def translate_claude_keys(values: Json) -> Json:
 
 
 def explain_unsupported_key(key: str) -> str:
-    """Explain why a key has no effect; empty if nobody relies on it."""
+    """Explain why a Claude Code setting has no effect; empty if nobody relies on it."""
     return next(
         (why for name, why in UNSUPPORTED_KEYS.items() if f"{key}.".startswith(f"{name}.")), ""
     )
@@ -92,7 +92,7 @@ def _translate_theme(value: object) -> object:
 
 
 def _credential_paths(value: object) -> object:
-    """The files of a table of credentials; a variable with a secret reaches no command anyway."""
+    """Return the paths in a table of credential files of Claude Code's sandbox settings."""
     return [
         as_object(one)["path"]
         for one in as_list(as_object(value).get("files"))

@@ -30,6 +30,7 @@ def read_codex_roles(folder: str) -> Iterator[tuple[str, FrontMatter]]:
 
 
 def _codex_front_matter(name: str, said: Json) -> FrontMatter:
+    """Translate a Codex agent role to the front matter of our agent files."""
     values: dict[str, FrontMatterValue] = {
         "name": name,
         "description": str(said.get("description") or name),
@@ -46,6 +47,7 @@ def _codex_front_matter(name: str, said: Json) -> FrontMatter:
 
 
 def _read_codex_toml(path: str) -> Json:
+    """Read a TOML settings file of Codex; empty if it is unreadable or invalid."""
     try:
         text = read_plain_text(path)
         from tomllib import loads

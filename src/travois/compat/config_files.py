@@ -85,12 +85,13 @@ def read_opencode_providers(tree: Json) -> Iterator[ForeignProvider]:
 def _build_provider(
     name: str, protocol: str, url: str, key: str, *, why: str = ""
 ) -> ForeignProvider:
+    """Build a model provider from another agent's settings."""
     entry: Json = {"protocol": protocol, "url": url}
     return ForeignProvider(name, entry | ({"key_env": [key]} if key else {}), why)
 
 
 def _inner_tables(tree: Json, key: str) -> Iterator[tuple[str, Json]]:
-    """Yield the tables inside one, or inside one of its own."""
+    """Yield the tables directly below a key of another agent's settings, or at their top level."""
     outer = tree.get(key) if key else tree
     for name, inner in outer.items() if is_settings_tree(outer) else ():
         if is_settings_tree(inner):
@@ -177,6 +178,7 @@ def _codex_rule_files(folder: str) -> list[str]:
 def _parse_foreign_config(
     text: str, path: str, *, level: SettingsLevel, base: str
 ) -> SettingsLayer:
+    """Parse a settings file of Codex, Gemini CLI or opencode into a layer of our settings."""
     if path.endswith(".toml"):
         from tomllib import loads
 
@@ -324,7 +326,7 @@ def _opencode_limits(tree: Json) -> Json:
 
 
 def add_opencode_permissions(layer: SettingsLayer, said: object) -> SettingsLayer:
-    """Add a table of opencode permissions, of which the last match decides."""
+    """Translate a table of opencode permissions to our rules; the last match decides."""
     path, base = layer.where, layer.base
     table = list(
         _parse_opencode_rules(said if is_settings_tree(said) else {"*": said}, path, base=base)
@@ -375,5 +377,6 @@ def _restrictive_rules(ordered: list[PermissionRule]) -> tuple[PermissionRule, .
 def _later_exceptions(
     rule: PermissionRule, others: list[PermissionRule]
 ) -> tuple[PermissionRule, ...]:
+    """Return the later opencode rules of another effect as exceptions to a permission rule."""
     about = (o for o in others if rule.tool in ("*", o.tool) and o.effect != rule.effect)
     return tuple(msgspec.structs.replace(other, effect="allow") for other in about)

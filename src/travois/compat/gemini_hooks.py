@@ -64,6 +64,7 @@ def decode_gemini_hook_output(event: str, said: HookResult, given: object) -> Ho
 def _translate_gemini_decision(
     event: str, output: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
+    """Translate the output of a Gemini CLI hook to our hook output."""
     own = as_object(output.get("hookSpecificOutput"))
     denied = output.get("decision") in ("deny", "block")
     kept = {key: value for key, value in output.items() if key != "decision"}

@@ -59,12 +59,14 @@ def parse_gemini_hooks(tree: Json) -> Json:
 
 
 def _parse_gemini_group(group: Json, off: list[object]) -> Json:
+    """Translate a group of Gemini CLI hooks, without those that are disabled."""
     hooks = [one for one in _list_or_empty(group.get("hooks")) if is_settings_tree(one)]
     live = [one for one in hooks if one.get("name") not in off and one.get("command") not in off]
     return {**group, "hooks": [_parse_gemini_hook(one) for one in live]}
 
 
 def _parse_gemini_hook(written: Json) -> Json:
+    """Translate a Gemini CLI hook: its timeout from milliseconds to seconds, and its dialect."""
     wait = written.get("timeout")
     seconds = (
         wait if isinstance(wait, int | float) and wait > 0 else GEMINI_HOOK_TIMEOUT_MS

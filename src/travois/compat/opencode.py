@@ -85,6 +85,7 @@ def read_opencode_agents(folder: str) -> Iterator[tuple[str, FrontMatter]]:
 
 
 def _opencode_front_matter(said: Json, path: str) -> FrontMatter:
+    """Translate an agent in opencode's settings to the front matter of our agent files."""
     values: dict[str, FrontMatterValue] = {
         k: _front_matter_value(value) for k, value in said.items() if k != "prompt"
     }
@@ -104,6 +105,7 @@ def _resolve_prompt_file(text: str, folder: str) -> str:
 
 
 def _front_matter_value(value: object) -> str:
+    """Return a value of opencode's settings as front matter text, as JSON if it is no string."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

@@ -38,7 +38,7 @@ def parse_codex_prefix_rules(text: str) -> tuple[dict[RuleEffect, list[str]], li
 
 
 def _matches_own_examples(commands: list[str], said: dict[str | None, object]) -> bool:
-    """Return whether a rule matches its own examples, and no others."""
+    """Return whether a Codex command rule matches the examples in it, and no counterexamples."""
 
     def matches_example(example: object) -> bool:
         words = (
@@ -53,6 +53,7 @@ def _matches_own_examples(commands: list[str], said: dict[str | None, object]) -
 
 
 def _find_prefix_rule_calls(text: str) -> Iterator[ast.Call]:
+    """Yield the `prefix_rule(...)` calls in a Codex rules file; raise ValueError if invalid."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -66,6 +67,7 @@ def _find_prefix_rule_calls(text: str) -> Iterator[ast.Call]:
 
 
 def _literal_value(node: ast.expr) -> object:
+    """Evaluate a literal in a Codex rules file; None if it is anything else."""
     try:
         return ast.literal_eval(node)
     except ValueError:

@@ -388,6 +388,7 @@ def choose_main_agent(
 def _report_missing_agent(
     loaded: LoadedSettings, wanted: str, kinds: tuple[AgentType, ...]
 ) -> LoadedSettings:
+    """Report an unknown main agent: an error on the command line, else a notice."""
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == COMMAND_LINE:
         raise UserError(f"--agent: {what}", fix=f"Available agents: {there}.")

@@ -305,6 +305,7 @@ def _claim_report(mark: Path) -> bool:
 
 
 def _format_dream_report(steps: Sequence[str], made: MemoryTransaction) -> str:
+    """Format the report of a memory consolidation in the background, and how to undo it."""
     more = (
         f"; and {len(steps) - MAX_REPORTED_STEPS} more" if len(steps) > MAX_REPORTED_STEPS else ""
     )
@@ -314,7 +315,7 @@ def _format_dream_report(steps: Sequence[str], made: MemoryTransaction) -> str:
 
 
 async def dream_when_due(nights: ProjectDreams, agent: Agent) -> None:
-    """Consolidate beside a conversation when it is due: at its start, and after turns."""
+    """Run memory consolidation when it is due: at the start of a session, and after turns."""
     with agent.session.watch() as events:
         state = await _dream_if_due(nights, agent)
         async for event in events:
@@ -325,7 +326,7 @@ async def dream_when_due(nights: ProjectDreams, agent: Agent) -> None:
 
 
 async def _dream_if_due(nights: ProjectDreams, agent: Agent) -> str:
-    """Consolidate if it is due; return the outcome."""
+    """Run memory consolidation if it is due; return the outcome."""
     seen = await anyio.to_thread.run_sync(nights.check_gates, abandon_on_cancel=True)
     mine = None if isinstance(seen, str) else nights.claim(seen)
     if mine is None:
@@ -345,6 +346,7 @@ async def _relay_events(events: AsyncIterable[Event], tell: Callable[[Event], No
 
 
 async def _watch_for_stop(box: Mailbox, scope: anyio.CancelScope) -> None:
+    """Cancel a running memory consolidation when a request to stop it arrives."""
     while True:
         if any(letter.sender == STOP_SENDER for letter in box.take()):
             scope.cancel()

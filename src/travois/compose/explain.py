@@ -59,6 +59,7 @@ def list_effective_parts(place: Workspace, loaded: LoadedSettings) -> dict[str, 
 
 
 def _list_instructions(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    """List the instruction files that apply in a folder, in order."""
     guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
     files = compose_instructions(place, loaded, guard, sources="").load_always().files
     yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
@@ -75,6 +76,7 @@ def _list_commands(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_skills(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    """List the skills that apply in a folder, with their files."""
     for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
         if skill.origin.endswith(SKILL_FILE):
             yield skill.name, EffectivePart(skill.description, skill.origin)
@@ -86,6 +88,7 @@ def _list_styles(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    """List the MCP servers that apply in a folder, also those that wait for approval."""
     found = mcp.find_configured_servers(place, loaded, Options())
     for one in found.servers:
         yield one.name, EffectivePart(one.url or " ".join(one.argv), one.origin)
@@ -94,6 +97,7 @@ def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_rules(_: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    """List the permission rules that apply in a folder, with their origins."""
     for at, rule in enumerate(loaded.rules, 1):
         others = ", ".join(other.text for other in rule.unless)
         but = f" except {others}" if others else ""
@@ -143,7 +147,7 @@ class PermissionCase(msgspec.Struct, frozen=True):
 
 
 def find_mode(name: str) -> PermissionMode:
-    """Return the mode of this name, or of another agent's name for it."""
+    """Return the permission mode of this name, or of another agent's name for it."""
     for mode in PERMISSION_MODES:
         if mode == name:
             return mode
@@ -156,7 +160,7 @@ def find_mode(name: str) -> PermissionMode:
 def decide_without_running(
     guard: Permissions, tool: str, args: str, *, here: CallLocation
 ) -> PermissionDecision:
-    """Decide on a tool call without running it."""
+    """Decide whether a tool call is permitted, without running it."""
     try:
         use = context_of_call(tool, args, here=here)
     except (ToolError, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
@@ -165,7 +169,7 @@ def decide_without_running(
 
 
 def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
-    """Return the call as rules see it; an unknown tool starts something unknown."""
+    """Describe a call as permission rules see it; an unknown tool starts something unknown."""
     meant = canonical_call(Call("", tool, args))
     tool, args = meant.name, meant.args
     if folder := dict(parse_plain_arguments(args)).get("workdir"):
@@ -187,7 +191,7 @@ def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
 
 
 def decide_case(case: PermissionCase, *, own: str) -> PermissionDecision:
-    """Decide one case."""
+    """Decide one permission test case."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))
     try:

@@ -118,6 +118,7 @@ def _probe_sandbox(place: Workspace) -> SandboxSupport | None:
 
 
 async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
+    """Run a hook that asks a model instead of starting a program."""
     from travois.hooks.model_hooks import run_model_hook
 
     return await run_model_hook(agent, hook, event)

@@ -138,6 +138,7 @@ def compose_mcp_host(
 
 
 def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) -> McpTools:
+    """Build the tools of MCP servers, without those that permission rules deny."""
     from travois.mcp.tools import McpTools
 
     return McpTools(made, hidden=lambda name: is_tool_denied(loaded.rules, name))
@@ -241,6 +242,7 @@ def _announce_servers(lending: McpTools, agent: Agent) -> None:
 
 
 def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
+    """Build the note that announces all MCP servers and their tools again."""
     from travois.mcp.tools import describe_server_states
 
     note, _ = announce_servers(

@@ -51,12 +51,13 @@ def compose_memory(
 
 
 def consent_by_scope(asked: MemorySettings) -> dict[MemoryScope, MemoryConsent]:
-    """Return what becomes of a proposed memory in each scope."""
+    """Return for each scope whether proposed memories are saved, queued or refused."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
 def _open_index(home: TravoisHome) -> SearchIndex:
+    """Open the search index of memories, with embeddings if a model for them is there."""
     from travois.search.embedder import NoEmbedder, find_embedder
     from travois.search.index import SearchIndex
 
@@ -74,6 +75,7 @@ def _open_memories(
     index: SearchIndex | None,
     wrote: Callable[[str], None] | None = None,
 ) -> FolderMemoryStore:
+    """Open the memories of a project with the consent and folder of the settings."""
     from travois.memory.store import open_memories
 
     asked = loaded.settings.memory

@@ -206,7 +206,7 @@ def context_layers(loaded: LoadedSettings, session: Session) -> ContextLayers:
 
 
 def _compaction_off_source(loaded: LoadedSettings) -> str:
-    """Return what switched compaction off: a variable, or a setting and its place."""
+    """Return the variable or setting that disabled automatic compaction."""
     context = loaded.settings.context
     if context.compact and context.auto_compact:
         return ""
@@ -231,7 +231,7 @@ def _can_use_embedded_model(loaded: LoadedSettings) -> bool:
 async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
     """Find the named model; without a name or a key, a local one that answers.
 
-    A server on this machine is asked what it has. With the model comes a line that says who it is.
+    A server on this machine is asked for its models. Also returns a line that describes the model.
     """
     among = model_catalog(loaded)
     if not chosen.strip() and not catalog.has_default_model(os.environ, among=among):

@@ -82,6 +82,7 @@ def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> Opene
 
 
 def _check_options(options: Options) -> None:
+    """Refuse options that contradict each other when a session is opened."""
     going_on = options.latest or bool(options.resume)
     if options.fork and not going_on:
         raise UserError(
@@ -100,6 +101,7 @@ def _check_options(options: Options) -> None:
 
 
 def _open_existing(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
+    """Open the session to resume, or fork it."""
     if options.resume:
         found = catalog.find_session(place.home, options.resume, project=place.project)
     else:
@@ -154,6 +156,7 @@ def describe_log_damage(log: SessionLog) -> tuple[str, ...]:
 
 
 def _choose_session_id(wanted: str) -> str:
+    """Return the id of a new session: that of --session-id, or a random one."""
     if not wanted:
         return str(uuid4())
     try:
@@ -166,6 +169,7 @@ def _choose_session_id(wanted: str) -> str:
 
 
 def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExitStack) -> Path:
+    """Return the folder of a new session; a temporary one if it is not saved."""
     if options.persist:
         return place.home.session_folder(place.project.key, id)
     from tempfile import TemporaryDirectory
@@ -174,6 +178,7 @@ def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExi
 
 
 def _build_opened_fact(place: Workspace, id: str, *, parent: str = "", at: int = 0) -> Opened:
+    """Build the first log entry of a session or a fork."""
     return Opened(
         session=id,
         cwd=place.cwd,
@@ -221,6 +226,7 @@ def _close_fork(
 
 
 def _remove_log(log: SessionLog) -> None:
+    """Close the log of a session and delete its folder."""
     from shutil import rmtree
 
     log.close()
@@ -228,6 +234,7 @@ def _remove_log(log: SessionLog) -> None:
 
 
 def _has_no_turn(facts: list[AnyFact]) -> bool:
+    """Return whether a session has neither a prompt of the user nor a finished turn."""
     return not any(
         isinstance(fact, Ended) or (isinstance(fact, User) and fact.origin == "human")
         for fact in facts

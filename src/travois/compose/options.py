@@ -84,7 +84,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def shelves(self) -> str:
-        """The files besides settings that count, in the notation of `sources`."""
+        """The levels whose instructions, skills and agents count; `none` with --bare."""
         return "none" if self.bare else self.sources
 
 

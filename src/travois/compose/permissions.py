@@ -72,9 +72,9 @@ def startup_notices(loaded: LoadedSettings, cwd: str = "") -> tuple[str, ...]:
 
 
 def drop_unusable_settings(loaded: LoadedSettings, environ: Mapping[str, str]) -> LoadedSettings:
-    """Drop settings for other agents that do not work or belong here.
+    """Drop settings from other agents' files that do not work or belong here.
 
-    Its keys are not for the programs that we start, and its model may be one that we cannot reach.
+    Their API keys are not passed to programs that we start; an unreachable model is dropped.
     """
 
     def can_pass_on(name: str) -> bool:

@@ -95,6 +95,7 @@ def _exchange_entries(
 
 
 def _list_settings_files(place: Workspace, loaded: LoadedSettings) -> tuple[str, ...]:
+    """List the settings files that are watched while a session runs."""
     usual = [
         str(place.home.settings),
         *CLAUDE.home_paths(os.environ, "settings.json"),
@@ -107,6 +108,7 @@ def _list_settings_files(place: Workspace, loaded: LoadedSettings) -> tuple[str,
 
 
 def _read_file_stamps(paths: tuple[str, ...]) -> FileStamps:
+    """Read the modification times and sizes of settings files, to notice changes."""
     found: FileStamps = {}
     for path in paths:
         try:

@@ -118,6 +118,7 @@ def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
 def _build_policy(
     loaded: LoadedSettings, place: Workspace, *, temp: str, spill: Path
 ) -> SandboxPolicy:
+    """Build the sandbox policy: what commands may read, write and reach on the network."""
     wanted = loaded.settings.sandbox
     own = os.path.realpath(place.home.path)
     hidden = tuple(_find_denied_reads(loaded, place.cwd))
@@ -268,6 +269,7 @@ def find_old_tmp(
 
 
 def _remove_folder(path: str) -> None:
+    """Delete a sandbox's temporary folder."""
     from shutil import rmtree
 
     rmtree(path, ignore_errors=True)

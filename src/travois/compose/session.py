@@ -172,7 +172,7 @@ class SessionRuntime(msgspec.Struct):
             self.agent.session.append(replace(epoch, model=model, why="asked for", unbind=False))
 
     async def aclose(self) -> None:
-        """Stop children, hang up, let go of the log."""
+        """Stop subagents, disconnect and close the log."""
         await self.stack.aclose()
 
 
@@ -193,7 +193,7 @@ NO_EXTENSIONS = HostExtensions()
 
 
 class NoUser:
-    """A person who is not there: every question is answered with no."""
+    """Stands in for a user who is absent: every question is answered with no."""
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Deny, with what the user can do about it."""
@@ -201,7 +201,7 @@ class NoUser:
         return PersonAnswer(allow=False, reason=f"{question.because}, and {way}")
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
-        """Nobody chooses."""
+        """Return None: nobody is there to choose."""
         return None
 
 
@@ -363,6 +363,7 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
 
 
 def _agent_tools(start: SessionParts, parts: AgentParts) -> AgentTools:
+    """Compose an agent's tools: built-in ones, web search and those of MCP servers."""
     search = searching.compose_web_search(start.loaded, serve=start.serve)
     tools = AgentTools(parts.tools, toolset=start.loaded.settings.toolset, search_web=search)
     return mcp.compose_mcp_tools(tools, parts.loan, start.session)
@@ -385,6 +386,7 @@ def _agent_permissions(start: SessionParts, loan: McpServers) -> AgentPermission
 
 
 def _agent_runtime(start: SessionParts) -> AgentRuntime:
+    """Compose an agent's services: reloading settings, moving folders and worktrees."""
     place, loaded, options = start.place, start.loaded, start.options
     shared, id = loaded.settings.worktree.symlink_directories, start.opened.id
     return AgentRuntime(
@@ -423,6 +425,7 @@ def _agent_prompt(
 
 
 def _agent_team(start: SessionParts, office: SessionMail | None) -> AgentTeam:
+    """Compose what an agent shares with its team: activity names, task list and mail."""
     naming = serving.compose_naming(start.session, start.loaded, serve=start.serve)
     if office is None:
         return AgentTeam(naming=naming)
@@ -445,6 +448,7 @@ def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack)
 
 
 def _compose_subagents(start: SessionParts, kinds: tuple[AgentType, ...]) -> crew.SubagentFactory:
+    """Compose the factory that starts an agent's subagents."""
     folder, among = start.opened.log.folder, serving.model_catalog(start.loaded)
     shared = start.loaded.settings.worktree.symlink_directories
     return crew.SubagentFactory(start.place, folder, kinds, start.serve, among, shared)
@@ -473,6 +477,7 @@ async def _apply_requested_head(
 
 
 def _open_dreams(start: SessionParts) -> ProjectDreams | None:
+    """Open the project's memory consolidation; None without memories or if nothing is saved."""
     if not start.options.persist or not (start.place.home.path / "memory").is_dir():
         return None
     from travois.compose import dreaming
@@ -488,6 +493,7 @@ def _build_permissions(
     spill: Path,
     fence: sandbox.SandboxSetup,
 ) -> Permissions:
+    """Build a session's permissions from its settings, its options and its sandbox."""
     guard = rights.compose_permissions(
         loaded, place.cwd, own=str(place.home.path), readable=(str(spill),)
     )
@@ -557,6 +563,7 @@ def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots 
 def _reopen_snapshots(
     start: SessionParts, former: WorkspaceSnapshots, folders: tuple[str, ...]
 ) -> Snapshots | None:
+    """Close the snapshots of the former folders and open those of the new ones."""
     if isinstance(former, Snapshots):
         former.close()
     return _open_snapshots(start, folders)
@@ -622,6 +629,7 @@ def _build_world(
     spill: Path,
     walls: SandboxSupport | None,
 ) -> World:
+    """Build the files, processes, web and storage that an agent's tools may reach."""
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
     passed, journal = settings.env_passthrough, str(place.home.path / "guards")
     processes = LocalProcesses(passed=passed, extra=extra, walls=walls, journal=journal)

@@ -69,6 +69,7 @@ class SessionPicker:
 
 
 def _read_last_words(path: str) -> tuple[str, str]:
+    """Read the last prompt and the reply to it from a log, for the session picker."""
     answered = ""
     for fact in _read_facts_backwards(path):
         if isinstance(fact, Assistant):

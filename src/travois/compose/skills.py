@@ -87,6 +87,7 @@ def apply_prompt_settings(
 def _apply_output_style(
     place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
+    """Apply the chosen output style to the system prompt; return notices."""
     wanted = loaded.settings.output_style
     plain, plugged = (
         wanted.casefold() in ("", DEFAULT_STYLE),

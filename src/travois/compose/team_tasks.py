@@ -47,6 +47,7 @@ class TeamTasks:
 
 
 def _append_tasks(tasks: TaskList, more: list[Task]) -> TaskList:
+    """Append tasks to a team's task list under new ids, without what blocks them."""
     for task in more:
         fresh = Task(
             content=task.content,

@@ -106,6 +106,7 @@ async def worktree_at(agent: Agent, root: str, path: str, *, branch: str) -> Wor
 
 
 def _git_context(agent: Agent, root: str = "") -> GitContext:
+    """Return the folder, processes and sandbox with which git manages worktrees."""
     world, root = agent.world, root or agent.world.root
     top, git = repository_of(root)
     around = (
@@ -115,6 +116,7 @@ def _git_context(agent: Agent, root: str = "") -> GitContext:
 
 
 async def _create_worktree(ground: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
+    """Create a worktree on a new branch, with the ignored files that it should have."""
     repo = await repository.find_repository(ground)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     tree = Worktree(ground, repo, path, f"travois/{name}", shared)
@@ -176,6 +178,7 @@ def run_in_worktree(name: str, work: Callable[[], int]) -> int:
 
 
 def _shared_folders() -> tuple[str, ...]:
+    """Return the folders that worktrees link instead of copying, as the settings say."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     return loaded.settings.worktree.symlink_directories
@@ -223,6 +226,7 @@ async def discard_worktree(tree: Worktree) -> None:
 
 
 async def _try_remove(tree: Worktree) -> bool:
+    """Remove a worktree if it holds no unsaved work; return whether it was removed."""
     try:
         if await unsaved_work(tree):
             return False

@@ -83,6 +83,7 @@ def choose_cache_ttl(
 def _price_interval(
     step: RequestInterval, life: float, write: float, read: float, most: int
 ) -> float:
+    """Price one request after a pause, for a given lifetime of the prompt cache."""
     if step.pause > life:
         return write * min(step.prompt, most)
     return read * min(step.before, step.prompt) + write * max(0, step.prompt - step.before)

@@ -117,6 +117,7 @@ def offload_results(agent: Agent) -> None:
 
 
 def _find_tool(agent: Agent, call: Call) -> AnyTool | None:
+    """Find the tool that a call names, also by another name or on an MCP server."""
     name = canonical_name(call.name)
     return (
         agent.tools.by_name.get(call.name)

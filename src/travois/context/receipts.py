@@ -161,6 +161,7 @@ class _ReceiptBuilder:
 
 
 def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
+    """List the files that a compaction showed again after its summary."""
     texts = (extract_text((block,)) for block in fact.summary)
     told = (
         text for text in texts if text.startswith((instruction_text.INSTRUCTIONS_TAG, "<files>"))
@@ -171,6 +172,7 @@ def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
 def _receipt_state(
     one: CompactionReceipt, shown: dict[int, int], undone: set[int], alive: set[int]
 ) -> ReceiptState:
+    """Return whether a compaction still stands, was rewound, undone or replaced."""
     if one.entry not in alive:
         return "rewound"
     if one.entry in shown:

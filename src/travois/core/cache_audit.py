@@ -235,6 +235,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _edit_cause(fact: Compacted | Cleared | Rewound | Restored) -> MissCause:
+    """Return the cause of a prompt cache miss after the history was edited."""
     match fact:
         case Compacted():
             return "compaction"

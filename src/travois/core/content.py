@@ -15,7 +15,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.l
 
 
 class Text(Block, frozen=True):
-    """Words."""
+    """A block of text."""
 
     text: str
 
@@ -72,7 +72,7 @@ def extract_text(content: tuple[AnyBlock, ...]) -> str:
 
 
 def shorten_arguments(args: str, text: str) -> str:
-    """Replace each long argument by a text; return arguments that are not JSON unchanged."""
+    """Replace each long argument of a tool call by a text; leave invalid JSON unchanged."""
     try:
         value: object = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -81,6 +81,7 @@ def shorten_arguments(args: str, text: str) -> str:
 
 
 def _shorten_value(value: object, text: str) -> object:
+    """Replace long strings in a tool call's argument by a text, at any depth."""
     match value:
         case str():
             return text if len(value) > LONG_ARGUMENT_CHARS else value

@@ -19,7 +19,7 @@ from travois.core.view import View, awaits_model, open_calls
 
 
 def find_violation(view: View, fact: AnyFact) -> str:
-    """Return why this fact may not follow this view; empty if it may."""
+    """Return why this fact may not follow this view in the log; empty if it may."""
     match fact:
         case Assistant():
             return _check_reply(view, fact)
@@ -58,6 +58,7 @@ def find_send_blocker(view: View) -> str:
 
 
 def _check_reply(view: View, fact: Assistant) -> str:
+    """Return why a model's reply may not follow this view; empty if it may."""
     if view.epoch is None and fact.detail != IMPORTED_DETAIL:
         return "a reply before the first epoch"
     if view.open:
@@ -69,6 +70,7 @@ def _check_reply(view: View, fact: Assistant) -> str:
 
 
 def _check_offload(view: View, fact: Offloaded) -> str:
+    """Return why a tool result may not be replaced by a preview; empty if it may."""
     if view.open.get(fact.call) is not None:
         return ""
     unseen = (item.fact for item in view.items[view.seen :])
@@ -78,6 +80,7 @@ def _check_offload(view: View, fact: Offloaded) -> str:
 
 
 def _check_compaction(view: View, fact: Compacted) -> str:
+    """Return why these entries cannot be compacted, such as a split call; empty if they can."""
     where = {item.seq: index for index, item in enumerate(view.items)}
     if fact.first not in where or fact.last not in where:
         return "the span's ends are not in the view"

@@ -122,7 +122,7 @@ def open_blockers(tasks: TaskList, task: Task) -> tuple[str, ...]:
 
 
 def task_remark(tasks: TaskList, task: Task) -> str:
-    """Return who works on a task and what it waits for, for people; empty if neither is known."""
+    """Describe who works on a task and what blocks it; empty if neither is known."""
     waits = open_blockers(tasks, task) if task.is_open else ()
     parts = (task.owner, f"blocked by {', '.join(f'#{id}' for id in waits)}" if waits else "")
     text = ", ".join(filter(None, parts))
@@ -204,6 +204,7 @@ def _delete_task(tasks: TaskList, id: str) -> TaskList:
 
 
 def _remove_blocker(task: Task, id: str) -> Task:
+    """Return a task that no longer waits for the task of this id."""
     if id not in task.blocked_by:
         return task
     return replace(task, blocked_by=tuple(each for each in task.blocked_by if each != id))

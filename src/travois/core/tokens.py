@@ -266,7 +266,7 @@ def _scale_tokens(view: View, tokens: int) -> int:
 
 
 def format_tokens(tokens: int) -> str:
-    """Write a number of tokens for people: 940, 7.7k, 48k."""
+    """Format a token count: 940, 7.7k, 48k."""
     if tokens < 1_000:
         return str(tokens)
     return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{round(tokens / 1_000):,}k"
@@ -366,6 +366,7 @@ def free_request_room(view: View) -> RequestSize:
 
 
 def _block_bytes(block: AnyBlock) -> int:
+    """Estimate the bytes that a content block takes in a request."""
     match block:
         case Text():
             return int(_utf8_length(block.text) * JSON_GROWTH)

@@ -59,6 +59,7 @@ def convert_shell_command(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def _build_patch_args(args: ToolArgs, found: re.Match[str]) -> ToolArgs:
+    """Build the arguments of ApplyPatch from a shell call that contains a patch."""
     folder = (found["folder"] or "").strip("'\"")
     place = {"workdir": folder} if folder else {}
     given = {name: args[name] for name in ("workdir", "cwd", "directory") if name in args}
@@ -163,6 +164,7 @@ def _is_cancelled(item: object) -> bool:
 
 
 def _convert_todo_item(item: object) -> object:
+    """Convert one item of another agent's todo list: plain text, or another status."""
     if isinstance(item, str):
         return {"content": item, "status": "pending"}
     if not isinstance(item, dict):
@@ -185,6 +187,7 @@ def convert_questions(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def _convert_question(asked: object) -> object:
+    """Convert another agent's question to ours: its choices become labelled options."""
     if not isinstance(asked, dict):
         return asked
     said = dict(cast("ToolArgs", asked))

@@ -47,7 +47,7 @@ class TranslatedCall(msgspec.Struct, frozen=True):
 
 
 def canonical_name(name: str) -> str:
-    """Return the name of the tool of ours that a name means; the same name if it means none."""
+    """Return our name for a tool that other agents name differently; unknown names stay."""
     if "__" in name:
         return name
     alias = TOOL_ALIASES.get(fold_name(name))
@@ -55,7 +55,7 @@ def canonical_name(name: str) -> str:
 
 
 def canonical_call(call: Call) -> Call:
-    """Return a call as our own tools would be called; as it is where it means none of them."""
+    """Translate a tool call to our tool and argument names; an unknown call stays as it is."""
     args = decode_arguments(call.args)
     if args is None or "__" in call.name:
         return call
@@ -79,9 +79,9 @@ def decode_arguments(text: str) -> ToolArgs | None:
 def translate_call(
     name: str, args: ToolArgs, own: str = "", fields: Mapping[str, Collection[str]] = NO_FIELDS
 ) -> TranslatedCall:
-    """Return a call in our words.
+    """Translate another agent's tool call to our tool and argument names.
 
-    `own` is the tool of ours that has this name, if one does; `fields` are what tools take.
+    `own` is our tool of this name, if there is one; `fields` are the arguments of each tool.
     """
     alias = TOOL_ALIASES.get(fold_name(name))
     tool = own or (alias.tool if alias else OWN_TOOLS.get(fold_name(name), name))
@@ -100,7 +100,7 @@ def translate_call(
 
 
 def _convert_special_args(tool: str, args: ToolArgs, *, called: str) -> ToolArgs:
-    """Convert arguments that have another unit or another sense."""
+    """Convert arguments of other agents' tools that differ in unit or meaning."""
 
     match tool:
         case "Read":
@@ -117,7 +117,7 @@ def _convert_special_args(tool: str, args: ToolArgs, *, called: str) -> ToolArgs
 def _rename_arguments(
     tool: str, args: ToolArgs, own: Mapping[str, str], fields: Collection[str]
 ) -> TranslatedCall:
-    """Rename the arguments; those without effect are dropped with a remark."""
+    """Rename a tool call's arguments to ours; drop those without effect, with a remark."""
     names, answered = ARGUMENT_ALIASES.get(tool, {}), IGNORED_ARGUMENTS.get(tool, {})
     said, idle, remarks, sources = ToolArgs(), ToolArgs(), list[str](), dict[str, str]()
     for key, value in args.items():

@@ -84,6 +84,7 @@ STATUS_SCHEMA = '{"type":"string","enum":["pending","in_progress","completed"]}'
 
 
 def _build_list_schema(name: str, item: str) -> str:
+    """Build the JSON schema of a todo tool whose argument is a list of items."""
     inside = f'{{"{item}":{{"type":"string"}},"status":{STATUS_SCHEMA}}}'
     items = f'{{"type":"object","properties":{inside},"required":["{item}","status"]}}'
     listed = f'{{"type":"array","items":{items}}}'
@@ -135,6 +136,7 @@ def _file_tools(edit: str, replace_all: str) -> dict[str, ToolPresentation]:
 
 
 def _shell_tool(folder: str) -> ToolPresentation:
+    """Return the shell tool as Gemini's and Qwen's agents name it and its folder."""
     return ToolPresentation(
         "run_shell_command",
         {
@@ -151,6 +153,7 @@ def _shell_tool(folder: str) -> ToolPresentation:
 
 
 def _build_phrases(edit: str, listing: str) -> tuple[str, str]:
+    """Build a toolset's phrases about tools in the system prompt."""
     tools = f"Prefer {edit} to write_file, and the dedicated tools (read_file, grep_search, glob, "
     return (
         f"{tools}Git*) to shell commands that do the same.",
@@ -257,7 +260,7 @@ def toolset_for(model: str, wanted: str = AUTO_TOOLSET) -> str:
 
 
 def replace_tool_phrases(system: str, *, before: str, after: str) -> str:
-    """Return a system text with what it says of one toolset's tools said of another's."""
+    """Replace one toolset's phrases about tools in a system prompt by another's."""
     for old, new in zip(TOOLSETS[before].phrases, TOOLSETS[after].phrases, strict=True):
         system = system.replace(old, new)
     return system

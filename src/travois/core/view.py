@@ -364,7 +364,7 @@ def keep_live_entries(entries: list[Entry]) -> list[Entry]:
 
 
 def awaits_model(view: View) -> bool:
-    """Return whether the model has to speak next."""
+    """Return whether the model has to reply next."""
     if view.open or not view.items:
         return False
     last = view.items[-1].fact
@@ -372,7 +372,7 @@ def awaits_model(view: View) -> bool:
 
 
 def has_thinking(view: View, kinds: tuple[str, ...] = THINKING_KINDS) -> bool:
-    """Return whether thinking is shown, which binds everything before it."""
+    """Return whether a view shows thinking, which binds everything before it."""
     blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
     return any(isinstance(block, Opaque) and block.kind in kinds for block in blocks)
 
@@ -394,6 +394,7 @@ def _with_text(item: ViewItem, text: str) -> ViewItem:
 
 
 def _without_blocks(item: ViewItem, kinds: tuple[str, ...]) -> ViewItem:
+    """Return a message without the provider's own blocks of these kinds, such as thinking."""
     if not isinstance(item.fact, Assistant):
         return item
     kept = tuple(b for b in item.fact.content if not (isinstance(b, Opaque) and b.kind in kinds))

@@ -1,9 +1,8 @@
 """Budget checks: no request is sent that could cost more than is left.
 
-What a request may come to is known before it leaves: its prompt is counted, and only so long a
-reply is asked for as can be paid. What a living cache holds counts at the price of reading it. So
-a cap is passed only by what we count too low of what was said since the last reply, or by one
-prompt that the provider should have held and did not.
+The most that a request may cost is known before it is sent: its prompt is counted, and the reply is
+limited to what is left. Cached parts of the prompt count at the price of reading them. So a limit
+is exceeded only where new messages are estimated too low, or where the provider loses a cache.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
 
 
 def _view_card(agent: Agent, view: View) -> ModelCard:
-    """Return the model card that a view is for."""
+    """Return the model card that a request is priced by."""
     return view.epoch.model if view.epoch is not None else current_model(agent)
 
 

@@ -82,6 +82,7 @@ def _remaining_fallbacks(agent: Agent) -> Iterator[SmallModel]:
 
 
 def _try_switch(agent: Agent, other: SmallModel, *, why: str) -> bool:
+    """Switch to a fallback model; warn and return False if it cannot take over."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     try:

@@ -89,6 +89,7 @@ def _ask_once_per_prefix(
 
 
 def _share_reply(agent: Agent, view: View, reply: Reply, what: str) -> None:
+    """Save a side request's reply, so that sessions of one project share the summary."""
     if agent.context.open_summaries is not None:
         from travois.context.compaction.shared_summaries import store_shared_summary
 
@@ -96,12 +97,13 @@ def _share_reply(agent: Agent, view: View, reply: Reply, what: str) -> None:
 
 
 def _foreign_model_cost(agent: Agent, view: View, usage: Usage) -> float | None:
-    """Return the cost if another model than the conversation's was asked."""
+    """Return the cost of a side request to another model than the conversation's."""
     card = view.epoch.model if view.epoch is not None else current_model(agent)
     return None if card == current_model(agent) else compute_cost(usage, card.price)
 
 
 async def _send_paid_request(agent: Agent, view: View, change: RequestChange) -> Reply:
+    """Send a side request within the budget and charge its usage."""
     async with charge_request(agent, view) as payment:
         request = limit_reply_tokens(agent.encoder.fork().build_request(view), payment.output)
         reply = await _read_reply(agent, change(request))
@@ -110,6 +112,7 @@ async def _send_paid_request(agent: Agent, view: View, change: RequestChange) ->
 
 
 async def _read_reply(agent: Agent, request: Request) -> Reply:
+    """Return the reply to a side request; raises `ApiError` if the stream has none."""
     async with agent.model.stream(request) as stream:
         async for event in stream:
             if isinstance(event, Reply):

@@ -66,7 +66,7 @@ class ToolFields(Mapping[str, tuple[str, ...]]):
 def interpret_call(
     call: Call, tools: Mapping[str, AnyTool], lent: FindMcpTool = lambda name: None
 ) -> InterpretedCall:
-    """Interpret a call; raises `MeaninglessCall`."""
+    """Interpret a tool call; raises `MeaninglessCall` if no tool or argument fits."""
     tool = tools.get(call.name) or lent(call.name)
     if tool is not None and tool.schema:
         return InterpretedCall(call, tool, _decode_schema_args(tool, call.args, name=call.name))
@@ -100,6 +100,7 @@ def _find_same_name(name: str, tools: Iterable[str]) -> str:
 def _check_arguments(
     call: Call, tool: AnyTool, args: ToolArgs, remarks: tuple[str, ...]
 ) -> InterpretedCall:
+    """Check the arguments of a tool call, under our names and within their limits."""
     fields = tool.args.__struct_encode_fields__
     shared = tuple(name for name in CALL_ARGUMENTS.get(tool.name, ()) if name not in fields)
     said, answered = _fit_arguments(tool, args, shared)
@@ -159,6 +160,7 @@ def _fit_nested_value(tool: AnyTool, key: str, value: object, remarks: list[str]
 
 
 def _parse_json_text(text: str) -> object:
+    """Decode an argument that a model sent as JSON text; return other text unchanged."""
     try:
         return msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -166,7 +168,7 @@ def _parse_json_text(text: str) -> object:
 
 
 def _field_shape(tool: AnyTool, key: str) -> object:
-    """Return the type of a field that holds objects or lists, else none."""
+    """Return the type of an argument that holds objects or lists; None for plain ones."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     shape = next(_strip_metadata(one.type) for one in info.fields if one.encode_name == key)
@@ -182,6 +184,7 @@ def _strip_metadata(shape: object) -> object:
 def _rename_item_fields(
     shape: object, value: object, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> object:
+    """Rename the fields of objects in an argument of a tool call, at any depth."""
     match _strip_metadata(shape):
         case inspect.VarTupleType(item_type=within) if isinstance(value, list):
             items = cast("list[object]", value)
@@ -203,7 +206,7 @@ def _rename_item_fields(
 def _find_item_name(
     fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> str:
-    """Return our name for a field of an object; empty for one without effect."""
+    """Return our name for a field inside an argument; empty for one without effect."""
     folded = {fold_name(name): name for name in fields}
     if found := folded.get(fold_name(key)):
         return found
@@ -235,6 +238,7 @@ def _convert_within_bounds(tool: AnyTool, args: ToolArgs) -> tuple[object, ToolA
 
 
 def _clamp_numbers(tool: AnyTool, args: ToolArgs) -> ToolArgs:
+    """Return the numbers above the maximum of their argument, each lowered to it."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     found = ToolArgs()
@@ -248,6 +252,7 @@ def _clamp_numbers(tool: AnyTool, args: ToolArgs) -> ToolArgs:
 
 
 def _convert_arguments(tool: AnyTool, args: ToolArgs) -> object:
+    """Decode arguments of a tool call; raises `ValidationError` for invalid ones."""
     try:
         return msgspec.convert(args, tool.args, strict=False)
     except (UnicodeEncodeError, RecursionError) as error:
@@ -255,6 +260,7 @@ def _convert_arguments(tool: AnyTool, args: ToolArgs) -> object:
 
 
 def _decode_schema_args(tool: AnyTool, text: str, *, name: str) -> object:
+    """Decode the arguments of a tool with a schema of its own, such as one of MCP."""
     try:
         return msgspec.json.decode(text or "{}", type=tool.args, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
@@ -263,6 +269,7 @@ def _decode_schema_args(tool: AnyTool, text: str, *, name: str) -> object:
 
 
 def _check_workdir(value: object, tool: AnyTool) -> str:
+    """Return the workdir argument of a tool call; raises `MeaninglessCall` if it is no text."""
     if value is not None and not isinstance(value, str):
         raise MeaninglessCall(f"{tool.name} was not run: workdir must be the path of a folder.")
     return value or ""
@@ -276,6 +283,7 @@ def _check_token_limit(value: object) -> int:
 
 
 def _explain_bad_json(call: Call, tool: AnyTool | None) -> str:
+    """Explain to the model why the arguments of its call are no valid JSON object."""
     try:
         msgspec.json.decode(call.args or "{}", type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
@@ -290,6 +298,7 @@ def _explain_bad_json(call: Call, tool: AnyTool | None) -> str:
 
 
 def _explain_bad_field(tool: AnyTool, error: Exception) -> str:
+    """Explain to the model which argument is invalid, and list the tool's arguments."""
     shape = msgspec.json.schema(tool.args)["$defs"][tool.args.__name__]["properties"]
     chosen = {name: " | ".join(map(str, one.get("enum", ()))) for name, one in shape.items()}
     names = (f"{name} ({some})" if some else name for name, some in chosen.items())
@@ -297,6 +306,7 @@ def _explain_bad_field(tool: AnyTool, error: Exception) -> str:
 
 
 def _explain_unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
+    """Explain to the model that a tool lacks an argument, with the nearest name."""
     names = list(fields)
     near = get_close_matches(key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5)
     meant = next((n for n in names if near and n.casefold() == near[0]), "")
@@ -307,6 +317,7 @@ def _explain_unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) ->
 
 
 def _explain_unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
+    """Explain to the model that a tool does not exist, with similar names first."""
     folded = {known.casefold(): known for known in tools}
     near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     rest = [known for known, tool in tools.items() if not tool.deferred and known not in near]

@@ -151,6 +151,7 @@ def _comparable_result(step: AnsweredCall) -> Iterator[TextOrMedia]:
 
 
 def _explain_repetition(past: Sequence[AnsweredCall], call: Call, *, length: int) -> str:
+    """Explain to the model why a repeated call was not run, and hint at a way out."""
     number = sum(step.is_repetition for step in past) + 1
     what = (
         f"{canonical_call(call).name} with these arguments has"

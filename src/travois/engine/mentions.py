@@ -1,6 +1,6 @@
 """Mentions in a prompt: @file and @server:uri, read and shown with the prompt.
 
-What a server has is read since the person wants it: only a rule stands against that.
+Since the user asked for them, resources of MCP servers are read unless a rule denies it.
 """
 
 from __future__ import annotations

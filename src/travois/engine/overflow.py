@@ -276,6 +276,7 @@ def _forgettable_tokens(item: ViewItem) -> float:
 
 
 def _block_byte_size(block: AnyBlock) -> int:
+    """Return the bytes of a content block, as an upper bound of its tokens."""
     match block:
         case Text(text=text) | Opaque(raw=text):
             return len(text.encode(errors="surrogatepass"))
@@ -304,6 +305,7 @@ def _adopt_window(agent: Agent, problem: ApiError) -> None:
 
 
 def _compaction_goal(agent: Agent, problem: ApiError) -> int:
+    """Return the tokens to compact to after a request was refused as too large."""
     size = context_tokens(agent.session.view)
     if problem.tokens and problem.limit:
         return round(size * problem.limit / problem.tokens * OVERFLOW_MARGIN)

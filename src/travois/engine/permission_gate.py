@@ -157,7 +157,7 @@ def preapprove_call(
 ) -> CallDecision | None:
     """Return the decision for a call that needs no question; none if it needs one.
 
-    What a person themselves asked for needs no leave of the mode.
+    A call that the user asked for is judged as in mode bypass.
     """
     wanted = build_call_context(agent, ready)
     guard = (
@@ -272,6 +272,7 @@ async def _ask_hooks(
 
 
 def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnswer) -> Decided:
+    """Turn a person's answer into a permission decision, and save the rules that it adds."""
     if answer.digest and answer.digest != question.digest:
         return Decided(question.call, "deny", "the answer was for another question", by="person")
     because = answer.reason or question.because
@@ -298,6 +299,7 @@ def _save_rules(agent: Agent, rules: tuple[str, ...]) -> None:
 
 
 def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecision) -> bool:
+    """Decide whether a call may run read-only in the sandbox before the person is asked."""
     if (
         agent.permissions.sandbox is None
         or not agent.permissions.sandbox.look_first
@@ -369,6 +371,7 @@ def _needs_missing_sandbox(agent: Agent, wanted: ToolUse) -> bool:
 
 
 def _digest_question(agent: Agent, ready: ParsedCall) -> str:
+    """Return a digest of a call and its folder, to match an answer to its question."""
     place = ready.cwd or agent.session.state.get("cwd", agent.world.root)
     return content_digest(
         "\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace")

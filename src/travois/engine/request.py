@@ -65,6 +65,7 @@ async def _send_and_receive(agent: Agent) -> Reply:
 
 
 def _record_request(agent: Agent, *, output: int) -> Request:
+    """Build the next request and log its digest, size and tokens."""
     request, view = limit_reply_tokens(_build_request(agent), output), agent.session.view
     agent.session.append(
         Sent(
@@ -95,6 +96,7 @@ def _build_request(agent: Agent) -> Request:
 
 
 async def _receive_reply(agent: Agent, request: Request) -> Reply:
+    """Stream the reply to a request to the front end; raises `ApiError` if none comes."""
     async with agent.model.stream(request) as stream:
         async for event in stream:
             if isinstance(event, Reply):

@@ -66,6 +66,7 @@ async def prepare_retry(agent: Agent, problem: ApiError, tries: RequestTries) ->
 
 
 def _record_failure(agent: Agent, problem: ApiError, *, attempt: int, wait: float | None) -> None:
+    """Log a failed request, and announce the retry if there will be one."""
     agent.session.append(_build_failed_fact(problem, attempt=attempt, wait=wait))
     if wait is not None:
         agent.session.emit(
@@ -81,6 +82,7 @@ def _record_failure(agent: Agent, problem: ApiError, *, attempt: int, wait: floa
 
 
 def _build_failed_fact(problem: ApiError, *, attempt: int, wait: float | None) -> Failed:
+    """Build the log entry of a failed request."""
     return Failed(
         kind=problem.kind,
         message=problem.message,

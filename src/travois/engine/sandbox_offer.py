@@ -40,7 +40,7 @@ UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be 
 
 
 def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
-    """Judge a call; the sandbox settles mere doubts where the user allows that."""
+    """Decide on a call; the sandbox settles doubts about commands where the user allows that."""
     guard = (
         _unasked_permissions(agent, wanted)
         if _can_run_unasked(agent, wanted)
@@ -88,7 +88,7 @@ def _find_offer_blocker(agent: Agent) -> str:
 
 
 def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
-    """Return the folders outside that a command reads and that a rule may open for good.
+    """List folders outside the workspace that a command reads and a saved rule may allow.
 
     None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
     """
@@ -105,6 +105,7 @@ def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
 
 
 def _can_run_unasked(agent: Agent, wanted: ToolUse) -> bool:
+    """Return whether the mode or settings let the sandbox run this command without asking."""
     if agent.permissions.sandbox is None or wanted.tool != "Bash":
         return False
     return agent.permissions.guard.mode == "auto" or (
@@ -169,7 +170,7 @@ def hide_covered_folders(
 def check_protected_files(
     agent: Agent, wanted: ToolUse, around: SandboxProfile | None
 ) -> SandboxProfile | None:
-    """Have protected files of the project checked after a command that nobody was asked about.
+    """Have the project's protected files checked after a command that ran unapproved.
 
     Not after a line of steps that are all known to write nothing but what they show, which was
     judged, or what git takes out of commits. Mode bypass may write such files.
@@ -206,6 +207,7 @@ def _protected_names(rule: PermissionRule) -> Iterator[str]:
 
 
 def _shows_all_writes(step: CommandStep) -> bool:
+    """Return whether a step of a command shows all that it writes, or only edits git history."""
     from travois.permissions.shell.special import (
         moves_only_git_history,  # a start does not wait for it
     )
@@ -214,7 +216,7 @@ def _shows_all_writes(step: CommandStep) -> bool:
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
-    """Return what a call reads outside in folders that rules open with all that is in them."""
+    """List a call's reads outside the workspace, in folders that rules allow as a whole."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
     reads = _outside_reads(guard, wanted) if rules else []
     bounds = (replace(one, target=get_bounding_path(one), scope="one") for one in reads)
@@ -224,6 +226,7 @@ def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
 
 
 def _outside_reads(guard: Permissions, wanted: ToolUse) -> list[Access]:
+    """List what a call reads outside the folders that the agent may read."""
     kept = (*guard.folders, *guard.readable, guard.scratch)
     reads = (access for access in wanted.touched if access.kind == "read")
     return [one for one in reads if not any(f and is_inside(one.target, f) for f in kept)]
@@ -268,6 +271,7 @@ def _reachable_hosts(bounds: SandboxPolicy) -> tuple[str, ...]:
 
 
 def _judge_in_sandbox(agent: Agent, guard: Permissions, wanted: ToolUse) -> PermissionDecision:
+    """Decide on a call; in mode auto, the sandbox settles doubts about commands."""
     verdict = decide_permission(guard, wanted)
     if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict

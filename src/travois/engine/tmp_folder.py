@@ -45,7 +45,7 @@ def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Acce
 def find_sandbox_denial(
     agent: Agent, plans: Iterable[CommandPlan], cage: SandboxProfile | None, failure: str
 ) -> Denial | None:
-    """Return what the sandbox denied a failed command and a person could allow."""
+    """Find what the sandbox denied a failed command, if a person could allow it."""
     if cage is None:
         return None
     line, cwd = " ".join(plan.text for plan in plans), locate_calls(agent).cwd
@@ -71,6 +71,7 @@ def describe_tmp_paths(bounds: SandboxPolicy | None, accesses: Iterable[Access])
 
 
 def _describe_tmp_path(bounds: SandboxPolicy, access: Access) -> str:
+    """Describe where on disk a /tmp path of a tool call is; empty if just there."""
     fate = "" if bounds.temp_lasts else REMOVED_WITH_SESSION
     match access.tmp:
         case "private" if access.kind == "write":

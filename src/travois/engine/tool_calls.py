@@ -126,12 +126,14 @@ async def _judge_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
 
 
 def _judge_in_thread(agent: Agent, call: Call) -> None:
+    """Parse and judge a long tool call in advance, so that its results are cached."""
     ready = parse_call(agent, call)
     if isinstance(ready, ParsedCall):
         decide_permission(agent.permissions.guard, build_call_context(agent, ready))
 
 
 async def _run_batch(agent: Agent, batch: Sequence[tuple[ParsedCall, CallDecision]]) -> None:
+    """Run a batch of tool calls in parallel, or in turn if hooks made them collide."""
     if agent.hooks.active is not None and _has_collisions(batch):
         for ready, ruling in batch:
             await _run_and_record(agent, ready, ruling)
@@ -176,6 +178,7 @@ async def _decide_and_record(
 
 
 async def _fire_denied_hook(agent: Agent, ready: ParsedCall, decided: Decided) -> bool:
+    """Fire the PermissionDenied hook; return whether it lets the model try again."""
     if decided.by == "hook":
         return False
     return await fire.on_permission_denied(
@@ -267,6 +270,7 @@ def _reject_call(agent: Agent, unfit: InvalidCall) -> None:
 
 
 async def _run_and_record(agent: Agent, ready: ParsedCall, ruling: CallDecision) -> None:
+    """Run an allowed tool call, then its hooks, and log the result."""
     agent.session.emit(ToolStarted(ready.call.id, ready.call.name))
     began = anyio.current_time()
     outcome = await (_run_read_only_first if ruling.trial else execute_call)(
@@ -390,6 +394,7 @@ def _format_trace(error: Exception) -> str:
 
 
 def _record_result(agent: Agent, call: Call, outcome: ToolOutcome) -> None:
+    """Log the result of a tool call, and apply its changes of mode and folder."""
     agent.session.append(
         Result(call.id, outcome.content, outcome.error, outcome.detail, outcome.lines)
     )
@@ -504,7 +509,7 @@ async def run_preapproved_tool(
 ) -> ToolOutcome:
     """Run a call that needs no question; raises `ToolError` if it does.
 
-    It is on record, and no part of the conversation. `by` is whose word lets it run.
+    The call is logged, but is not part of the conversation; `by` names who allowed it.
     """
     call = Call(f"unasked-{agent.session.seq}", name, msgspec.json.encode(args).decode())
     ready = parse_call(agent, call)

@@ -47,6 +47,7 @@ def build_tool_specs(
 
 
 def _is_in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bool:
+    """Return whether a request defines this tool, which may be deferred or replaced."""
     if tool.deferred and tool.name not in toolset.shown:
         return False
     instead = toolset.hidden.get(tool.name)
@@ -99,6 +100,7 @@ def _stored_toolset(toolset: str) -> str:
 def _build_tool_spec(
     tool: AnyTool, shown: ToolPresentation | None, model: ModelCard | None
 ) -> ToolSpec:
+    """Build the definition of a tool as the model's toolset presents it."""
     if shown is None:
         return ToolSpec(tool.name, tool.description, tool_schema(tool))
     grammar = shown.grammar if model is not None and _takes_grammars(model) else ""

@@ -120,6 +120,7 @@ class HeldFile(msgspec.Struct, frozen=True):
 
 @contextmanager
 def _hold_file(target: OpenedPath, draft: OpenedPath) -> Generator[HeldFile]:
+    """Hold the file to be replaced open, under a lease where possible, for an atomic change."""
     try:
         fd = target.open(READ_FLAGS)
     except FileNotFoundError as error:
@@ -169,6 +170,7 @@ def _lease_file(fd: int, target: OpenedPath, *, draft: OpenedPath) -> bool:
 
 
 def _take_lease(fd: int) -> None:
+    """Take a read lease on an open file, so that another program's write is noticed."""
     # The kernel tells of a waiting writer by a signal: one that is ignored unless asked for.
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -188,19 +190,19 @@ def _can_lease(place: OpenedPath) -> bool:
 
 
 def _is_undisturbed(hold: HeldFile, taken: OpenedPath, *, expect: str) -> bool:
-    """Return whether what was taken out is what we held, with no writer waiting for it."""
+    """Return whether the replaced file is the one expected, with no writer waiting for it."""
     if not hold.leased:
         return _digest_of(taken) == expect
     return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _has_no_waiting_writer(hold)
 
 
 def _has_no_waiting_writer(hold: HeldFile) -> bool:
-    """Return whether no writer waits for what we hold, as far as can be known."""
+    """Return whether no other program waits to write the leased file, as far as can be known."""
     return not hold.leased or fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
 
 
 def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
-    """Undo the trade. If someone has built on ours by then, theirs stays and the other is kept."""
+    """Undo an exchange of file and draft; if ours was changed since, keep it and save the other."""
     _exchange_names(draft, target)
     with suppress(OSError, StaleFile), _hold_file(draft, draft):
         if _digest_of(draft) == ours:
@@ -213,6 +215,7 @@ def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
 
 
 def _digest_of(place: OpenedPath) -> str:
+    """Return the digest of the content of an opened path."""
     fd = place.open(READ_FLAGS)
     try:
         return content_digest(read_bytes(fd))
@@ -222,7 +225,7 @@ def _digest_of(place: OpenedPath) -> str:
 
 @contextmanager
 def _write_draft(target: OpenedPath, data: bytes, *, mode: int) -> Generator[OpenedPath]:
-    """Write a synced draft beside the target, and remove whatever has its name in the end."""
+    """Write a synced draft beside the target; if it still exists at the end, remove it."""
     draft = target.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         try:
@@ -236,6 +239,7 @@ def _write_draft(target: OpenedPath, data: bytes, *, mode: int) -> Generator[Ope
 
 
 def _write_synced(draft: OpenedPath, data: bytes, *, mode: int) -> None:
+    """Create a draft file with this content and sync it to disk."""
     fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         left = memoryview(data)
@@ -247,7 +251,7 @@ def _write_synced(draft: OpenedPath, data: bytes, *, mode: int) -> None:
 
 
 def _copy_ownership(draft: OpenedPath, source: int) -> None:
-    """Give the draft the owner, the extended attributes and the mode of what it will replace."""
+    """Copy owner, extended attributes and mode of the replaced file to its draft."""
     fd = draft.open(READ_FLAGS)
     try:
         model, mine = os.fstat(source), os.fstat(fd)
@@ -264,6 +268,7 @@ def _copy_ownership(draft: OpenedPath, source: int) -> None:
 
 
 def _copy_attributes(source: int, draft: int) -> None:
+    """Copy the extended attributes of a file to its draft, as far as permitted."""
     if not hasattr(os, "listxattr"):
         return
     with suppress(OSError):
@@ -273,7 +278,7 @@ def _copy_attributes(source: int, draft: int) -> None:
 
 
 def _rename_no_replace(draft: OpenedPath, target: OpenedPath) -> None:
-    """Give the draft its final name, which nothing may have."""
+    """Rename the draft to its final name, which must be free."""
     try:
         _call_renameat2(draft, target, flag=RENAME_NOREPLACE)
     except OSError as error:
@@ -283,7 +288,7 @@ def _rename_no_replace(draft: OpenedPath, target: OpenedPath) -> None:
 
 
 def _exchange_names(draft: OpenedPath, target: OpenedPath) -> bool:
-    """Let two files trade names; False where the disk cannot."""
+    """Exchange the names of two files; return False where the file system cannot."""
     try:
         _call_renameat2(draft, target, flag=RENAME_EXCHANGE)
     except FileNotFoundError as error:
@@ -300,6 +305,7 @@ def _rename_over(draft: OpenedPath, target: OpenedPath) -> None:
 
 
 def _call_renameat2(source: OpenedPath, target: OpenedPath, *, flag: int) -> None:
+    """Rename a file with flags of Linux's renameat2, such as exchange; raise OSError on failure."""
     call = getattr(_load_libc(), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target.path)
@@ -314,6 +320,7 @@ def _call_renameat2(source: OpenedPath, target: OpenedPath, *, flag: int) -> Non
 
 @cache
 def _load_libc() -> CDLL:
+    """Load the C library, with ctypes imported only when it is needed."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)

@@ -37,6 +37,7 @@ def remove_stale_drafts(folder: str) -> None:
 
 
 def _find_drafts(place: OpenedPath) -> list[OpenedPath]:
+    """Find the drafts in a folder that interrupted file replacements left."""
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         return [place.sibling(name) for name in os.listdir(fd) if DRAFT_NAME.fullmatch(name)]
@@ -45,7 +46,7 @@ def _find_drafts(place: OpenedPath) -> list[OpenedPath]:
 
 
 def _remove_draft_if_stale(draft: OpenedPath) -> None:
-    """Remove one if it is ours, old, and of a process that is no more."""
+    """Remove a file draft of ours if it is old and its process is gone."""
     found = draft.stat()
     ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
     if (
@@ -57,6 +58,7 @@ def _remove_draft_if_stale(draft: OpenedPath) -> None:
 
 
 def _is_process_alive(writer: int) -> bool:
+    """Return whether the process that wrote a draft still exists."""
     try:
         os.kill(writer, 0)
     except ProcessLookupError:
@@ -164,6 +166,7 @@ class DiskFiles:
 
 
 def _create_or_replace(target: str, data: bytes, expect: str | None) -> None:
+    """Create a new file, or replace one whose content has the expected digest."""
     if expect is None:
         atomic.create_file(target, data)
     else:
@@ -171,6 +174,7 @@ def _create_or_replace(target: str, data: bytes, expect: str | None) -> None:
 
 
 def _modified_ns(path: str) -> int:
+    """Return the modification time of a path in nanoseconds; 0 if it is missing."""
     try:
         return os.lstat(path).st_mtime_ns
     except (OSError, ValueError):  # it is gone, or no disk could hold such a name
@@ -178,12 +182,14 @@ def _modified_ns(path: str) -> int:
 
 
 def _file_kind(mode: int) -> Literal["file", "folder", "other"]:
+    """Return whether a file mode means a regular file, a folder or something else."""
     if stat.S_ISREG(mode):
         return "file"
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def _open_file(path: str, flags: int) -> int:
+    """Open a path without following links on the way."""
     _check_no_nul(path)
     with open_parent(path) as place:
         return place.open(flags)

@@ -92,6 +92,7 @@ def _explain_missing_front_matter(text: str) -> str:
 
 
 def _split_fields(front: str) -> tuple[list[FrontMatterField], list[tuple[int, str]]]:
+    """Split front matter into its top-level fields and the lines that are invalid."""
     fields, flaws = list[FrontMatterField](), list[tuple[int, str]]()
     for number, raw in enumerate(front.split("\n"), 2):
         line = raw.rstrip()
@@ -125,7 +126,7 @@ def _parse_field(field: FrontMatterField) -> FrontMatterValue:
 
 
 def _parse_list_items(lines: list[str]) -> tuple[str, ...]:
-    """Return a list with one item a line; lines without a dash go on with the item before."""
+    """Parse a front matter list with one item per line; lines without a dash continue an item."""
     items: list[str] = []
     for line in lines:
         if found := LIST_ITEM.match(line):
@@ -136,6 +137,7 @@ def _parse_list_items(lines: list[str]) -> tuple[str, ...]:
 
 
 def _parse_scalar(text: str) -> str:
+    """Parse a front matter value as text: unquoted, or in single or double quotes."""
     if text[:1] not in ("'", '"'):
         return YAML_COMMENT.sub("", text).strip()
     found = QUOTED_SCALAR.fullmatch(text)
@@ -207,6 +209,7 @@ def _parse_node(lines: IndentedLines) -> object:
 
 
 def _parse_list(lines: IndentedLines, depth: int) -> list[object]:
+    """Parse an indented list of nested front matter."""
     items: list[object] = []
     while lines.depth == depth and (found := LIST_ITEM.match(lines.rest[0].lstrip())):
         line = lines.take()[found.end() :].strip()
@@ -223,6 +226,7 @@ def _parse_list(lines: IndentedLines, depth: int) -> list[object]:
 
 
 def _parse_table(lines: IndentedLines, depth: int) -> dict[str, object]:
+    """Parse an indented mapping of nested front matter."""
     table: dict[str, object] = {}
     while lines.depth == depth and (found := NESTED_KEY.fullmatch(lines.rest[0].strip())):
         lines.take()
@@ -235,6 +239,7 @@ def _parse_table(lines: IndentedLines, depth: int) -> dict[str, object]:
 
 
 def _parse_table_value(head: str, lines: IndentedLines, depth: int) -> object:
+    """Parse the value of a nested front matter key: a block, an inline value or a nested node."""
     if style := BLOCK_SCALAR.fullmatch(head):
         block = [*_take_deeper(lines, depth)]
         return dedent("\n".join(block)) if style[1] == "|" else " ".join(map(str.strip, block))
@@ -257,6 +262,7 @@ def _take_deeper(lines: IndentedLines, depth: int) -> list[str]:
 
 
 def _parse_nested_scalar(text: str) -> object:
+    """Parse an inline value of nested front matter: text, JSON scalar, `[list]` or `{mapping}`."""
     from json import loads
 
     if text[:1] in "\"'" and (found := QUOTED_SCALAR.fullmatch(text)):

@@ -32,11 +32,11 @@ class OpenedPath(msgspec.Struct, frozen=True):
     path: str
 
     def sibling(self, name: str) -> OpenedPath:
-        """Return another name in the same folder."""
+        """Return another name in the same opened folder."""
         return OpenedPath(self.folder, name, os.path.join(os.path.dirname(self.path), name))
 
     def open(self, flags: int, mode: int = 0o600) -> int:
-        """Return a descriptor of what has the name; a link is an error."""
+        """Open the name in its folder and return the descriptor; a link is an error."""
         try:
             return os.open(
                 self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self.folder
@@ -75,6 +75,7 @@ def open_parent(path: str, *, missing: Literal["fail", "make"] = "fail") -> Gene
 
 
 def _open_folder(place: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
+    """Open a folder without following a link; create it if that is wanted."""
     try:
         return place.open(FOLDER_OPEN_FLAGS)
     except FileNotFoundError:
@@ -86,7 +87,7 @@ def _open_folder(place: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
 
 
 def _explain_os_error(error: OSError, place: OpenedPath) -> OSError:
-    """Return the same error with the whole path, or with the word that a link is in the way."""
+    """Return an error with the whole path; if a link is in the way, with a message that says so."""
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(place)):
         return OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, place.path)
     return OSError(error.errno, error.strerror, place.path)

@@ -141,6 +141,7 @@ def parse_message_content(line: InputLine, blobs: Blobs) -> tuple[TextOrMedia, .
 
 
 def _content_part(part: InputPart, blobs: Blobs) -> TextOrMedia:
+    """Convert a content block of a JSON input message to text or stored media."""
     if part.type == "text":
         return Text(part.text)
     if part.type in ("image", "document") and part.source.type == "base64":

@@ -165,7 +165,7 @@ class TurnTally:
 
     @property
     def failure_text(self) -> str:
-        """Why the turn failed."""
+        """Return why the turn failed."""
         if self.shape is not None and self.shape.is_exhausted:
             return NO_VALID_ANSWER
         return self.ended.detail or self.ended.why
@@ -185,7 +185,7 @@ class TurnTally:
 
     @property
     def terminal_reason(self) -> str:
-        """Why the turn ended, as clients name it."""
+        """Return why the turn ended, as clients name it."""
         if self.shape is not None and self.shape.is_exhausted:
             return "structured_output_retry_exhausted"
         match self.ended.why:
@@ -227,6 +227,7 @@ class TurnTally:
 
 
 def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> JsonObject:
+    """Build the token counts, cost and limits of one model for the result line."""
     return {
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -533,6 +534,7 @@ class StreamJsonWriter:
 
 
 def _has_tool_use(line: JsonObject) -> bool:
+    """Return whether a `stream-json` line contains a tool call."""
     message = as_object(line.get("message"))
     return any(
         as_object(block).get("type") == "tool_use" for block in as_list(message.get("content"))

@@ -86,6 +86,7 @@ class StructuredAnswer:
 
 
 def _parse_schema(text: str) -> dict[str, Any]:
+    """Parse the schema of `--json-schema`; raise `UserError` if it is invalid."""
     try:
         schema: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:

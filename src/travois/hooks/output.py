@@ -392,5 +392,6 @@ def _pick_first(heard: Iterable[HookDecision], part: Callable[[HookDecision], st
 def _chain_values(
     heard: Iterable[HookDecision], part: Callable[[HookDecision], tuple[str, ...]]
 ) -> Iterator[str]:
+    """Yield the values of one field from all hook decisions, in order."""
     for h in heard:
         yield from part(h)

@@ -375,6 +375,7 @@ async def _exchange_http(
 
 
 def _encode_payload(event: dict[str, object]) -> bytes:
+    """Encode the payload of a hook as JSON, escaping lone surrogates."""
     try:
         return msgspec.json.encode(event)
     except UnicodeEncodeError:  # half a character, which only escapes can say

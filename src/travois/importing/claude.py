@@ -67,6 +67,7 @@ def plan_claude_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
 
 
 def _plan_claude_settings(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of Claude Code's settings: values, variables, permissions and hooks."""
     layer = parse_settings(
         path.read_bytes(), where=str(path), level="user", foreign=True, base=str(path.parent)
     )
@@ -92,6 +93,7 @@ def _plan_claude_settings(luggage: ImportPlan, path: Path) -> None:
 
 
 def _plan_claude_variable(luggage: ImportPlan, name: str, value: str) -> None:
+    """Plan the import of an environment variable in Claude Code's settings."""
     if name.startswith(CLAUDE_ONLY_VARIABLES):
         luggage.skip("settings", f"env.{name}", "only Claude Code uses it")
     else:
@@ -128,6 +130,7 @@ def _anchor_path_rule(text: str, base: str) -> str:
 
 
 def _plan_claude_servers(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of the MCP servers in Claude Code's settings."""
     tree = read_json_object(path)
     plan_servers(luggage, tree, "mcpServers")
     for place in object_at(tree, "projects"):

@@ -63,6 +63,7 @@ def plan_codex_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
 
 
 def _plan_codex_settings(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of Codex's `config.toml`: settings, profiles, MCP servers and hooks."""
     try:
         tree: Json = loads(read_plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:
@@ -87,6 +88,7 @@ def _plan_codex_settings(luggage: ImportPlan, path: Path) -> None:
 
 
 def _plan_codex_layer(luggage: ImportPlan, layer: SettingsLayer) -> None:
+    """Plan the import of Codex settings that were translated to ours."""
     for key, value in layer.values.items():
         part = "permissions" if key.startswith(("permissions.", "sandbox.")) else "settings"
         luggage.add_setting(part, key, value, fate="translated")
@@ -97,6 +99,7 @@ def _plan_codex_layer(luggage: ImportPlan, layer: SettingsLayer) -> None:
 
 
 def _plan_codex_rules(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of a Codex command rules file as permission rules."""
     try:
         found, odd = prefix_rules.parse_codex_prefix_rules(read_plain_text(str(path)))
     except (OSError, ValueError) as error:
@@ -110,6 +113,7 @@ def _plan_codex_rules(luggage: ImportPlan, path: Path) -> None:
 
 
 def _plan_codex_hooks(luggage: ImportPlan, tree: Json) -> None:
+    """Plan the import of the hooks in Codex's settings."""
     for event, groups in hooks.parse_codex_hooks(tree).items():
         if is_json_array(groups):
             luggage.add_hooks(event, groups)

@@ -44,6 +44,7 @@ def plan_gemini_import(luggage: ImportPlan, environ: Mapping[str, str]) -> None:
 
 
 def _plan_gemini_settings(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of a Gemini CLI settings file: model, MCP servers, permissions and hooks."""
     try:
         tree = parse_jsonc(read_plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
@@ -75,12 +76,14 @@ def _plan_gemini_server(luggage: ImportPlan, name: str, tree: Json) -> None:
 
 
 def _plan_gemini_hooks(luggage: ImportPlan, tree: Json) -> None:
+    """Plan the import of the hooks in Gemini CLI's settings."""
     for event, groups in hooks.parse_gemini_hooks(tree).items():
         if is_json_array(groups):
             luggage.add_hooks(event, groups, why="they receive Gemini CLI's payloads")
 
 
 def _plan_gemini_rules(luggage: ImportPlan, tree: Json, keys: tuple[str, ...], effect: str) -> None:
+    """Plan the import of one tool list of Gemini CLI's settings as permission rules."""
     listed = object_at(tree, *keys[:-1]).get(keys[-1])
     texts = [str(one) for one in listed] if is_json_array(listed) else []
     kept: list[object] = []

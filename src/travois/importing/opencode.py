@@ -58,6 +58,7 @@ def plan_opencode_import(luggage: ImportPlan, environ: Mapping[str, str]) -> Non
 
 
 def _plan_opencode_settings(luggage: ImportPlan, path: Path) -> None:
+    """Plan the import of an opencode settings file: permissions, MCP servers and commands."""
     try:
         tree = config_files.parse_jsonc(read_plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
@@ -90,6 +91,7 @@ def _plan_opencode_settings(luggage: ImportPlan, path: Path) -> None:
 
 
 def _plan_opencode_command(luggage: ImportPlan, name: str, said: Json) -> None:
+    """Plan the import of a custom command in opencode's settings."""
     body, about = said.get("template"), str(said.get("description") or "")
     if isinstance(body, str):
         head = f"---\ndescription: {about}\n---\n" if about and "\n" not in about else ""
@@ -98,6 +100,7 @@ def _plan_opencode_command(luggage: ImportPlan, name: str, said: Json) -> None:
 
 
 def _plan_opencode_agent(luggage: ImportPlan, told: FrontMatter | None, name: str) -> None:
+    """Plan the import of an opencode agent, or skip it if it is disabled or incomplete."""
     if told is None:
         luggage.skip("agents", name, "it is disabled in opencode")
         return

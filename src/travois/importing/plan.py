@@ -283,7 +283,7 @@ def read_json_object(path: Path) -> Json:
 
 
 def _get_or_create_object(tree: Json, key: str) -> Json:
-    """Return the object under a key, created if it is not there."""
+    """Return the object under a key of the settings tree, created if it is missing."""
     found = tree.setdefault(key, {})
     if not is_settings_tree(found):
         raise UserError(
@@ -293,6 +293,7 @@ def _get_or_create_object(tree: Json, key: str) -> Json:
 
 
 def _merge_into(tree: Json, more: Json) -> None:
+    """Merge imported settings into a settings tree, nested objects included."""
     for key, value in more.items():
         if is_settings_tree(value) and is_settings_tree(held := tree.setdefault(key, {})):
             _merge_into(held, value)
@@ -301,7 +302,7 @@ def _merge_into(tree: Json, more: Json) -> None:
 
 
 def _replace_secrets(server: str, tree: Json) -> tuple[Json, list[str]]:
-    """Replace secrets by variable references; returns the new table and the variables."""
+    """Replace the secrets of an imported MCP server by variable references, and list these."""
     clean, needed = dict(tree), list[str]()
     for key in ("env", "environment", "headers", "http_headers"):
         if is_settings_tree(inner := tree.get(key)):
@@ -319,6 +320,7 @@ def _replace_secrets(server: str, tree: Json) -> tuple[Json, list[str]]:
 def _replace_secret_values(
     server: str, values: Json, key: str, needed: list[str]
 ) -> Iterator[tuple[str, object]]:
+    """Yield an MCP server's variables or headers, with secrets replaced by variable names."""
     for name, value in values.items():
         if not isinstance(value, str) or not is_secret_value(name, value):
             yield name, value
@@ -330,6 +332,7 @@ def _replace_secret_values(
 
 
 def _mask_secrets_with_variable(text: str, variable: str, needed: list[str]) -> str:
+    """Replace the secrets in a text of an MCP server's settings with a variable."""
     for found in reversed(secrets.find_secrets(text)):
         needed.append(variable)
         text = f"{text[: found.start]}${{{variable}}}{text[found.end :]}"

@@ -67,7 +67,7 @@ class ImportPreview(msgspec.Struct, frozen=True):
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to do."""
+        """True if there is anything to do."""
         return bool(self.luggage.copies or self.new_sessions or self.memories)
 
 
@@ -95,6 +95,7 @@ def preview_import(
 def _list_with_progress(
     found: Iterable[ImportCandidate], number: int, progress: ReportProgress
 ) -> list[ImportCandidate]:
+    """Collect the sessions to import and report progress meanwhile."""
     listed: list[ImportCandidate] = []
     for one in found:
         progress(f"reading sessions … {len(listed):,} of {number:,}")

@@ -103,6 +103,7 @@ def translate_foreign_call(call: Call) -> Call:
 
 
 def _rename_arguments(args: Json, *, path: bool) -> Json:
+    """Rename the arguments of another agent's tool call to those of our tools."""
     said: Json = {}
     for key, value in args.items():
         ours = "file_path" if path and key == "path" else ARGUMENT_ALIASES.get(key, key)
@@ -405,6 +406,7 @@ def _write_session(
     since: float,
     environ: Mapping[str, str],
 ) -> None:
+    """Write an imported session to a staging folder as a session log of ours."""
     times = [since]
     with SessionLog.create(draft, opened, clock=lambda: times[-1]) as log:
         session = Session(log, secrets=collect_secrets(environ.items()))
@@ -421,6 +423,7 @@ def _write_session(
 
 
 def _read_source_session(found: SessionFile, *, longest: int) -> RecordedSession | None:
+    """Read the session to import, of another agent or in the traj/1 format; None if it is empty."""
     if found.agent != traj.TRAJ_AGENT:
         return read_recorded_session(found, longest=longest)
     told = traj.read_traj_session(found.path, longest=longest)
@@ -447,6 +450,7 @@ def recognize_session_file(path: Path) -> SessionFile:
 
 
 def _detect_session_agent(path: Path) -> str:
+    """Detect the agent that wrote a session file from its first line; empty if unknown."""
     with path.open("rb") as file:
         if file.read(2) == traj.GZIP_MAGIC:
             return traj.TRAJ_AGENT

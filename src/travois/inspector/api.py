@@ -329,6 +329,7 @@ def read_span_file(story: SessionStory, entry: int, number: int, *, home: Path) 
 
 
 def _find_step(story: SessionStory, index: int) -> RequestStep:
+    """Return a request of the session by index; raise `UserError` if there is none."""
     if not 0 <= index < len(story.steps):
         raise UserError(f"There is no request {index}")
     return story.steps[index]
@@ -384,6 +385,7 @@ def _strip_cache_fields(body: bytes) -> bytes:
 
 
 def _decision_row(story: SessionStory, entry: Entry, call: Call | None) -> DecisionRow:
+    """Build the inspector's row for a permission decision, question or hook run."""
     what = f"{call.name} {call.args}"[:MAX_TEXT_CHARS] if call else ""
     step = _step_of_entry(story, entry.seq)
     match entry.fact:
@@ -573,6 +575,7 @@ API_QUESTIONS: dict[str, Callable[[InspectorApi, Query], object]] = {
 
 
 def _parse_number(query: Query, name: str, *, default: int = 0) -> int:
+    """Parse a whole number in a query of the inspector's API."""
     text = query.get(name, str(default))
     if not text.removeprefix("-").isdecimal() or len(text) > 15:
         raise UserError(f"{name} must be a number, not {text!r}")

@@ -79,6 +79,7 @@ def read_gguf_fields(path: Path) -> Iterator[tuple[str, GgufValue]]:
 
 
 def _parse_fields(data: mmap.mmap) -> Iterator[tuple[str, GgufValue]]:
+    """Yield the names and values in the header of a GGUF file, without lists."""
     magic, version, _, count = struct.unpack_from("<4sIQQ", data)
     if magic != b"GGUF" or version < 2:
         raise ValueError(magic)
@@ -94,6 +95,7 @@ def _parse_fields(data: mmap.mmap) -> Iterator[tuple[str, GgufValue]]:
 
 
 def _parse_value(data: mmap.mmap, at: int, kind: int) -> tuple[GgufValue, int]:
+    """Parse a number or string of a GGUF header; return it with the offset behind it."""
     if kind == STRING_TYPE:
         return _parse_string(data, at)
     (value,) = struct.unpack_from(NUMBER_FORMATS[kind], data, at)
@@ -101,6 +103,7 @@ def _parse_value(data: mmap.mmap, at: int, kind: int) -> tuple[GgufValue, int]:
 
 
 def _parse_string(data: mmap.mmap, at: int) -> tuple[str, int]:
+    """Parse a string of a GGUF header; return it with the offset behind it."""
     (size,) = struct.unpack_from("<Q", data, at)
     if at + 8 + size > len(data):
         raise ValueError(size)

@@ -63,6 +63,7 @@ def _render_alternatives(rows: tuple[RuleSequence, ...]) -> str:
 
 
 def _render_term(term: str | RuleRef) -> str:
+    """Render one term of a grammar rule as GBNF."""
     if isinstance(term, RuleRef):
         return term.name
     escaped = term.replace("\\", "\\\\").replace('"', '\\"')
@@ -130,7 +131,7 @@ class _GrammarBuilder:
                 raise InexpressibleSchema
 
     def _add_object_rule(self, schema: Schema, whole: Schema, *, depth: int) -> RuleRef:
-        """The members in the order of the schema; those that are not required may be left out."""
+        """Add the rule for an object; members that are not required may be left out."""
         known, needed = schema.get("properties", {}), set(schema.get("required", ()))
         parts: list[tuple[str, RuleRef, bool]] = []
         for name, member in known.items():
@@ -146,7 +147,7 @@ class _GrammarBuilder:
         return self._add_rule(("{", self._add_members_rule(parts), "}"))
 
     def _add_members_rule(self, parts: list[tuple[str, RuleRef, bool]]) -> RuleRef:
-        """From the last member to the first: each as it stands first, and after another."""
+        """Add the rules for the members of an object, from the last to the first."""
         first = after = self._add_rule(())
         for name, made, needed in reversed(parts):
             opening, following = (name, made, after), (f",{name}", made, after)
@@ -165,7 +166,7 @@ class _GrammarBuilder:
         return self._add_rule(*(("[", item, *((",", item) * (n - 1)), "]") for n in counts))
 
     def _add_copied_rule(self) -> RuleRef:
-        """Return a stretch of words: each may be the last, or be followed by the next one."""
+        """Add the rule for a stretch of words copied from the request."""
         if "copied" in self.rules:
             return RuleRef("copied")
         starts = tuple(('"', RuleRef(f"from{at}"), '"') for at in self._word_positions())
@@ -184,7 +185,7 @@ class _GrammarBuilder:
         return RuleRef("copied")
 
     def _word_positions(self) -> list[int]:
-        """Which of the words are words and not marks between them: a stretch begins and ends so."""
+        """Return the positions of words, without punctuation: a stretch begins and ends there."""
         return [
             at
             for at, (start, end) in enumerate(self._words)
@@ -198,7 +199,7 @@ class _GrammarBuilder:
                     yield self._text[self._words[at][0] : self._words[last][1]]
 
     def _numbers_in_request(self, schema: Schema) -> Iterator[str]:
-        """Numbers that the request names and the schema allows."""
+        """Return the numbers that the request names and the schema allows."""
         for text in dict.fromkeys(re.findall(r"(?<![\w.])[1-9]\d{0,8}(?![\w.]*\w)", self._text)):
             if schema.get("minimum", 0) <= int(text) <= schema.get("maximum", int(text)):
                 yield text
@@ -225,6 +226,7 @@ def _encode_json_inside(text: str) -> str:
 
 
 def _fits_constraints(text: str, schema: Schema) -> bool:
+    """Return whether a text meets its schema's length and pattern; `format` and `not` fail."""
     if not schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", len(text)):
         return False
     if "format" in schema or "not" in schema:

@@ -107,6 +107,7 @@ def format_prompt(text: str) -> str:
 
 
 async def _read_limited_body(response: HttpResponse) -> bytes:
+    """Read the local server's answer up to a size limit."""
     said = b""
     async for chunk in response.chunks:
         said += chunk
@@ -232,6 +233,7 @@ def quote_results(results: tuple[tuple[str, str], ...]) -> str:
 
 
 def _shorten_result(text: str) -> str:
+    """Shorten a tool result that the embedded model quotes in its answer."""
     lines = text[:MAX_QUOTED_CHARS].splitlines()[:MAX_QUOTED_LINES]
     shown = "\n".join(lines)
     left = text.count("\n") + 1 - len(lines)
@@ -263,12 +265,13 @@ def _parse_call_text(tool: str, args: str, *, sure: float) -> RoutedCall | None:
 
 
 def _copies_stop_word(args: dict[str, Any]) -> bool:
-    """Return whether a call copied a word that names nothing."""
+    """Return whether a call's arguments contain a copied word that names nothing."""
     values = (each for value in args.values() for each in (as_list(value) or [value]))
     return any(UNSEARCHED_WORD.fullmatch(as_string(value)) for value in values)
 
 
 def _tool_calls_of_message(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """List the IDs and names of the tool calls in a chat message."""
     for row in as_list(message.get("tool_calls")):
         yield (
             as_string(as_object(row).get("id")),
@@ -281,18 +284,21 @@ def _is_harness_note(message: dict[str, Any]) -> bool:
 
 
 def _message_text(message: dict[str, Any]) -> str:
+    """Return the text of a chat message, whose content may be a list of parts."""
     content = message.get("content")
     parts = (as_string(as_object(part).get("text")) for part in as_list(content))
     return as_string(content) or "\n".join(filter(None, parts))
 
 
 def _estimate_local_usage(request: Request, block: Text | Call) -> Usage:
+    """Estimate the token usage of an answer by the embedded model."""
     said = block.text if isinstance(block, Text) else block.name + block.args
     whole = estimate_tokens(request.body.decode(errors="replace"))
     return Usage(input=whole, output=estimate_tokens(said), estimated=True)
 
 
 async def _stream_block(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta | Reply]:
+    """Stream a text or tool call of the embedded model as a complete reply."""
     yield ReplyBegan("", "smollm2", usage)
     if isinstance(block, Text):
         yield BlockBegan(0, "text")

@@ -311,6 +311,7 @@ def normalize_request(text: str) -> str:
 
 
 def _replace_workspace_reference(match: re.Match[str]) -> str:
+    """Drop a mention of the workspace from a request, or replace it by `here`."""
     if match["quoted"]:
         return match[0]
     return f"{match['is']}here" if match["is"] else ""
@@ -412,6 +413,7 @@ def mask_request_spans(text: str) -> str:
 
 
 def _candidate_spans(text: str) -> Iterator[RequestSpan]:
+    """List the commands, quotations, paths and other literal parts of a request."""
     if run := find_command(text):
         yield RequestSpan("command", text[slice(*run)], *run)
     for pattern in EARLY_PATTERNS:
@@ -427,6 +429,7 @@ def _candidate_spans(text: str) -> Iterator[RequestSpan]:
 
 
 def _spans_after_cue(pattern: re.Pattern[str], text: str) -> Iterator[RequestSpan]:
+    """List the parts of a request that a cue pattern captures, each with its kind."""
     for match in pattern.finditer(text):
         for kind in (*CUED_KINDS, "rev"):
             if kind in pattern.groupindex:
@@ -439,6 +442,7 @@ def _is_stop_word_span(span: RequestSpan) -> bool:
 
 
 def _span_kind(text: str) -> SpanKind:
+    """Decide what kind of thing a literal part of a request is, such as a path or a URL."""
     match = BARE_SPAN.fullmatch(text)
     found: list[SpanKind] = [kind for kind in MARKED_KINDS if match and match.lastgroup == kind]
     if found == ["path"] and "/" in text and "." not in text.rpartition("/")[2]:
@@ -517,7 +521,7 @@ BROAD_QUESTION = _compile_words(
 
 
 def requests_tool(tool: str, text: str) -> bool:
-    """Return whether a text asks for a call of this tool."""
+    """Return whether the wording of a request calls for this tool."""
     if tool == "Bash" and any(span.kind == "command" for span in find_request_spans(text)):
         return True
     if tool in WRITE_TOOL_OPENINGS:

@@ -168,6 +168,7 @@ def _largest_value(row: array[float]) -> float:
 
 
 def _unpack_rows(packed: bytes, size: int) -> list[tuple[float, ...]]:
+    """Unpack stored vectors of examples and scale them to unit length."""
     values = array("b", packed)
     rows = (values[at : at + size] for at in range(0, len(values), size))
     return [
@@ -246,6 +247,7 @@ def _read_search_pattern(text: str) -> str | None:
 
 
 def _read_file_ending(text: str) -> str | None:
+    """Read a file type from a request as a glob for routing."""
     if span := next(iter(_spans_of_kind(text, "type")), None):
         name = FILE_ENDINGS.get(span.text.casefold(), span.text.casefold())
         return "*test*" if name == "test" else f"*.{name}"
@@ -253,6 +255,7 @@ def _read_file_ending(text: str) -> str | None:
 
 
 def _read_glob_pattern(text: str) -> str | None:
+    """Read the pattern of a Glob call from a request."""
     pattern = (
         _read_file_ending(text)
         or next((span.text for span in _spans_of_kind(text, "path")), None)
@@ -265,6 +268,7 @@ def _read_glob_pattern(text: str) -> str | None:
 
 
 def _read_well_known_file(text: str) -> str | None:
+    """Read a well-known file from a request, such as the readme."""
     return next(
         (WELL_KNOWN_FILES[span.text.casefold()] for span in _spans_of_kind(text, "known")), None
     )
@@ -285,6 +289,8 @@ def _read_command(text: str) -> str | None:
 
 
 def _swap_reader(at: int) -> ArgumentReader:
+    """Return a reader for the old or the new text of a replacement in a request."""
+
     def read_swapped_text(text: str) -> str | None:
         marked = _texts_in_quotes(text) or [
             span.text for span in _spans_of_kind(text, "old", "new")
@@ -296,6 +302,7 @@ def _swap_reader(at: int) -> ArgumentReader:
 
 
 def _read_file_content(text: str) -> str | None:
+    """Read the content of a Write call from a request; None if only a part is meant."""
     if PARTIAL_WRITE.search(text):
         return None
     return _only_item(_texts_in_quotes(text)) or next(
@@ -308,6 +315,8 @@ def _strip_polite_suffix(text: str) -> str:
 
 
 def _line_reader(at: int) -> ArgumentReader:
+    """Return a reader for the first or last line number in a request."""
+
     def read_line_number(text: str) -> int | None:
         match = LINE_RANGE.search(text)
         return int(match[at] or match[1]) if match else None
@@ -316,6 +325,7 @@ def _line_reader(at: int) -> ArgumentReader:
 
 
 def _read_line_limit(text: str) -> int | None:
+    """Read the number of lines that a request wants to see."""
     if match := FIRST_LINES.search(text):
         return _parse_count(match[1])
     match = None if FROM_LINE_ON.search(text) else LINE_RANGE.search(text)
@@ -342,6 +352,7 @@ def _read_paths(text: str) -> ArgumentValue:
 
 
 def _read_todos(text: str) -> ArgumentValue:
+    """Read the items of a todo list from a request."""
     items = [
         item
         for span in _spans_of_kind(text, "items")
@@ -427,6 +438,7 @@ def route_request(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> Ro
 
 
 def _fitting_calls(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> Iterator[RoutedCall]:
+    """List the calls of similar examples that fit a request, each with its certainty."""
     for cosine, example in near.find_nearest(text, count=NEAREST_EXAMPLES):
         if not example.tool:
             yield RoutedCall(

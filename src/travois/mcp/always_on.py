@@ -54,7 +54,7 @@ async def load_always_on_tools(
 
 
 async def _fetch_offers(server: McpServerConfig, around: McpHost) -> tuple[McpToolOffer, ...]:
-    """Start it only to be told what it lends."""
+    """Start an MCP server only to fetch its tool list."""
     link = McpConnection(server, around)
     async with anyio.create_task_group() as group:
         group.start_soon(link.run)

@@ -58,7 +58,7 @@ class McpToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The definition in a few letters: another one has others."""
+        """Return a short hash of the tool's definition, to notice when it changes."""
         said = "\0".join((self.tool, self.description, self.schema))
         return blake2b(said.encode(errors="replace"), digest_size=8).hexdigest()
 
@@ -154,7 +154,7 @@ def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text or of a name in code, in small letters and without a plural."""
+    """Split a text or name into lower-case words without plural endings for ToolSearch."""
     return [_strip_plural(word.casefold()) for word in WORD_PATTERN.findall(text)]
 
 
@@ -169,6 +169,7 @@ def _word_rarity(word: str, texts: Sequence[tuple[set[str], set[str]]]) -> float
 
 
 def _word_weight(word: str, name: set[str], about: set[str]) -> float:
+    """Return how much a ToolSearch query word found in an MCP tool's name or description counts."""
     if word in name:
         return NAME_WEIGHT
     if word in about:

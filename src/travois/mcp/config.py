@@ -57,7 +57,7 @@ class McpServerEntry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All of it, as a person is shown it."""
+        """Return the whole entry as a person is shown it."""
         return f"mcp server {self.name}: {msgspec.json.encode(self.tree, order='sorted').decode()}"
 
 
@@ -134,6 +134,7 @@ def always_on_tool_share(environ: Mapping[str, str]) -> float:
 
 
 def _command_line(tree: Json) -> tuple[object, ...]:
+    """Return the command and arguments of an MCP server's entry as one list."""
     command, args = tree.get("command"), tree.get("args")
     if is_json_array(command):
         return tuple(command)
@@ -154,6 +155,7 @@ def _is_gemini_file(origin: str) -> bool:
 def _read_headers(
     tree: Json, environ: Mapping[str, str], text: VariableExpander
 ) -> Iterator[tuple[str, str]]:
+    """Read the HTTP headers of an MCP server's entry, some from environment variables."""
     for name, value in _read_tables(tree, "headers", "http_headers"):
         yield name, text(value)
     for name, variable in _read_tables(tree, "env_http_headers"):
@@ -175,12 +177,14 @@ def _read_oauth_client(tree: Json, text: VariableExpander) -> Iterator[tuple[str
 
 
 def _read_callback_port(tree: Json) -> int:
+    """Read the OAuth callback port of an MCP server's entry; 0 if it names none."""
     oauth = tree.get("oauth")
     port = oauth.get("callbackPort") if is_settings_tree(oauth) else 0
     return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
 def _read_tables(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:
+    """List the members of several tables in an MCP server's entry."""
     for key in keys:
         inner = tree.get(key)
         yield from (inner if is_settings_tree(inner) else {}).items()
@@ -265,12 +269,12 @@ class McpServerPolicy(msgspec.Struct, frozen=True):
     """True if the user approved all servers of `.mcp.json` files."""
 
     def is_settled(self, name: str, origin: str) -> bool:
-        """Return whether nobody need be asked about a server of a workspace."""
+        """Return whether a workspace's server needs no question: approved or disabled."""
         agreed = self.everything or name in self.agreed
         return self.is_disabled(name, origin) or (_is_project_file(origin) and agreed)
 
     def is_disabled(self, name: str, origin: str) -> bool:
-        """Return whether the user does not want a server of a workspace."""
+        """Return whether the user has disabled a server of a workspace."""
         return _is_project_file(origin) and name in self.unwanted
 
     def denial_reason(self, server: McpServerConfig) -> str:
@@ -307,6 +311,7 @@ def _is_project_file(origin: str) -> bool:
 
 
 def _parse_policy_entry(text: str) -> Json:
+    """Parse an entry of the allowed or denied MCP servers; a plain name is a server's."""
     try:
         return (
             as_object(msgspec.json.decode(text)) if text.startswith("{") else {"serverName": text}
@@ -316,6 +321,7 @@ def _parse_policy_entry(text: str) -> Json:
 
 
 def _matches_server(text: str, server: McpServerConfig) -> bool:
+    """Return whether an entry of the MCP policy names a server by name, command or URL."""
     entry = _parse_policy_entry(text)
     url = as_string(entry.get("serverUrl"))
     return (
@@ -413,6 +419,7 @@ def describe_plugin_servers(plugins: tuple[Plugin, ...], where: SettingsPlaces) 
 def _describe_project_entries(
     entries: Iterable[McpServerEntry], where: SettingsPlaces
 ) -> tuple[str, ...]:
+    """Describe a project's own MCP servers for the trust question."""
     return tuple(_describe_entry(entry, where) for entry in entries if entry.level == "project")
 
 
@@ -465,6 +472,7 @@ def user_mcp_file(home: TravoisHome) -> Path:
 
 
 def _local_entries(theirs: Json, place: str, folder: Path) -> Iterator[McpServerEntry]:
+    """List a project's MCP servers in the user's .claude.json."""
     projects = theirs.get("projects")
     project = projects.get(place) if is_settings_tree(projects) else None
     servers = project.get("mcpServers") if is_settings_tree(project) else None
@@ -474,16 +482,19 @@ def _local_entries(theirs: Json, place: str, folder: Path) -> Iterator[McpServer
 def _read_entries(
     path: Path, key: str, level: SettingsLevel, notices: list[str]
 ) -> Iterator[McpServerEntry]:
+    """Read the MCP servers of one configuration file."""
     yield from _table_entries(_read_config_file(path, notices).get(key), str(path), level)
 
 
 def _table_entries(servers: object, origin: str, level: SettingsLevel) -> Iterator[McpServerEntry]:
+    """Convert a table of MCP servers to entries with their origin."""
     for name, tree in (servers if is_settings_tree(servers) else {}).items():
         if is_settings_tree(tree):
             yield McpServerEntry(name, tree, origin, level)
 
 
 def _flag_entries(given: tuple[str, ...], notices: list[str]) -> Iterator[McpServerEntry]:
+    """Read the MCP servers of `--mcp-config`, given as JSON or as files."""
     for text in given:
         if text.lstrip().startswith("{"):
             tree = _parse_config(text.encode(errors="replace"), Path(MCP_CONFIG_FLAG), notices)
@@ -496,6 +507,7 @@ def _flag_entries(given: tuple[str, ...], notices: list[str]) -> Iterator[McpSer
 
 
 def _read_config_file(path: Path, notices: list[str]) -> Json:
+    """Read and parse an MCP configuration file; add a notice if it cannot be read."""
     try:
         return _parse_config(path.read_bytes(), path, notices) if path.is_file() else {}
     except OSError as error:
@@ -504,6 +516,7 @@ def _read_config_file(path: Path, notices: list[str]) -> Json:
 
 
 def _parse_config(data: bytes, path: Path, notices: list[str]) -> Json:
+    """Parse an MCP configuration as JSON or TOML; add a notice if it is invalid."""
     try:
         text = data.decode("utf-8-sig")
         tree = _parse_toml(text) if path.suffix == ".toml" else parse_jsonc(text)
@@ -514,6 +527,7 @@ def _parse_config(data: bytes, path: Path, notices: list[str]) -> Json:
 
 
 def _parse_toml(text: str) -> object:
+    """Parse a TOML configuration of MCP servers."""
     from tomllib import loads  # few have such a file, and all would wait for it
 
     return loads(text)

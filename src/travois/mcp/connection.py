@@ -82,7 +82,7 @@ class MessageTooLarge(Exception):
 async def open_stdio_streams(
     start: Callable[[], StdioConnection], *, ended: anyio.Event
 ) -> AsyncGenerator[TransportStreams]:
-    """Return a program as the SDK wants it; `ended` is set when it says no more."""
+    """Open a program's streams for the MCP SDK; `ended` is set when its output ends."""
     from mcp.shared.message import SessionMessage
 
     bring, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -119,6 +119,7 @@ async def _forward_messages(
 
 
 def _parse_message(line: bytes) -> SessionMessage | None:
+    """Parse one JSON-RPC line of an MCP server; None if it is invalid."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
@@ -129,6 +130,7 @@ def _parse_message(line: bytes) -> SessionMessage | None:
 
 
 async def _read_messages(talk: StdioConnection) -> AsyncGenerator[SessionMessage]:
+    """Read JSON-RPC messages from a stdio MCP server; refuse messages that are too large."""
     rest = bytearray()
     while data := await talk.receive():
         first, *more = data.split(b"\n")
@@ -163,6 +165,7 @@ def _count_values(text: bytes, start: int, end: int) -> int:
 async def _send_messages(
     talk: StdioConnection, take: MemoryObjectReceiveStream[SessionMessage], ended: anyio.Event
 ) -> None:
+    """Write the client's JSON-RPC messages to a stdio MCP server."""
     try:
         async for each in take:
             text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -180,7 +183,7 @@ class McpServerLog:
         self._left = MAX_LOG_BYTES
 
     def append(self, data: bytes) -> None:
-        """Write more, up to a limit; a disk that is full is no reason to stop."""
+        """Append to the log up to its size limit; a full disk is ignored."""
         text = self._secrets.redact_bytes(data)[: self._left]
         self._left -= len(text)
         if not text:

@@ -38,7 +38,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 async def log_in_to_server(
     server: McpServerConfig, folder: Path, show: Callable[[str], None]
 ) -> str:
-    """Ask the person by their browser; returns why that failed, if it did."""
+    """Log in to an MCP server in the user's browser; return why that failed, if it did."""
     if why := load_sdk():
         return why
     try:
@@ -52,6 +52,7 @@ async def log_in_to_server(
 
 
 async def _run_login(server: McpServerConfig, folder: Path, show: Callable[[str], None]) -> None:
+    """Log in to an MCP server by OAuth and store the tokens."""
     from mcp import Client
     from travois.mcp.oauth_provider import StoredLoginProvider
 
@@ -75,7 +76,7 @@ class LoginCallback:
         self._brought: dict[str, str] = {}
 
     async def open_login_page(self, url: str) -> None:
-        """Send the person to a page, which must be one that nobody can listen in on."""
+        """Show the login page and open it in a browser; refuse one that is not encrypted."""
         from mcp.client.auth import OAuthFlowError
 
         there = urlsplit(url)

@@ -52,7 +52,7 @@ class TokenStore:
         return None if kept == b"null" else OAuthToken.model_validate_json(kept)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens."""
+        """Store the tokens."""
         self._write(
             msgspec.structs.replace(self._read(), tokens=_to_raw_json(tokens.model_dump_json()))
         )
@@ -67,7 +67,7 @@ class TokenStore:
         return None if kept == b"null" else OAuthClientInformationFull.model_validate_json(kept)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep who we are."""
+        """Store our client registration."""
         known = _to_raw_json(client_info.model_dump_json())
         self._write(msgspec.structs.replace(self._read(), client=known))
 
@@ -77,7 +77,7 @@ class TokenStore:
         return self._read().scope
 
     def require_scope(self, scope: str) -> None:
-        """Keep that what a login gave is not enough."""
+        """Store a further scope that the next login must ask for."""
         both = dict.fromkeys((*self.scope.split(), *scope.split()))
         if len(both) > len(self.scope.split()):
             self._write(msgspec.structs.replace(self._read(), scope=" ".join(both)))
@@ -88,7 +88,7 @@ class TokenStore:
         return self.path.stat().st_mtime_ns if self.path.exists() else 0
 
     def delete(self) -> bool:
-        """Delete it; whether there was any."""
+        """Delete the stored login; return whether there was any."""
         there = self.path.exists()
         self.path.unlink(missing_ok=True)
         return there

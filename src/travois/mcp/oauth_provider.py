@@ -36,11 +36,11 @@ class LoginMetadata(OAuthClientMetadata):
     _besides: str = PrivateAttr("")
 
     def add_scope(self, scope: str) -> None:
-        """Ask for this as well."""
+        """Add a scope that the server requires to the next login."""
         self._besides = scope
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Return the SDK sets the scope in the middle of a login, before anything is asked for."""
+        """Add the required scope when the SDK sets the scope in the middle of a login."""
         wider = union_scopes(value, self._besides or None) if name == "scope" else value
         super().__setattr__(name, wider)
 

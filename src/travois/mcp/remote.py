@@ -150,7 +150,7 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
 
 
 def _answer_from_hooks(heard: HookDecision) -> ElicitResult | None:
-    """Return the answer that hooks give in the person's place, if they give one."""
+    """Return the elicitation answer that hooks give in the user's place, if any."""
     from mcp_types import ElicitResult
 
     if heard.block:
@@ -160,7 +160,7 @@ def _answer_from_hooks(heard: HookDecision) -> ElicitResult | None:
 
 
 async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
-    """Return the person's answer; nobody's answer is none."""
+    """Put an elicitation to the user; if nobody answers, it counts as cancelled."""
     from mcp_types import ElicitResult
 
     fields = (
@@ -207,6 +207,7 @@ def _field_choice(head: str, name: str, shape: dict[str, object]) -> Choice:
 
 
 def _convert_answer(shape: dict[str, object], answer: str) -> ElicitedValue:
+    """Convert the user's answer to the type of an elicitation field."""
     match shape.get("type"):
         case "boolean":
             return answer.strip().lower() in ("yes", "true", "y", "1")
@@ -219,6 +220,7 @@ def _convert_answer(shape: dict[str, object], answer: str) -> ElicitedValue:
 
 
 def _parse_number(text: str) -> int | float | None:
+    """Parse a number in the answer to an elicitation; None if it is none."""
     try:
         value = float(text)
     except ValueError:

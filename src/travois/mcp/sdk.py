@@ -26,7 +26,7 @@ SDK_MISSING = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
 
 def load_sdk() -> str:
-    """Import the SDK; returns why that fails, or an empty text."""
+    """Import the MCP SDK; return why that fails, or an empty text."""
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -38,7 +38,7 @@ def load_sdk() -> str:
 
 
 def sdk_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a server or its transport can make the SDK raise."""
+    """Return the exceptions that an MCP server or its transport can raise in the SDK."""
     import httpx2
     from mcp.client.auth import OAuthFlowError
     from mcp.shared.exceptions import MCPError
@@ -49,14 +49,14 @@ def sdk_errors() -> tuple[type[Exception], ...]:
 
 
 def find_root_cause(error: BaseException) -> BaseException:
-    """Return the first thing that went wrong."""
+    """Return the error that caused a failure of the MCP SDK."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     return find_root_cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the first thing that went wrong, on one line."""
+    """Describe the root cause of an MCP failure on one line."""
     first = find_root_cause(error)
     return escape_invisible(" ".join((str(first) or type(first).__name__).split()))[
         :MAX_ERROR_CHARS
@@ -64,7 +64,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def is_connection_closed(error: BaseException) -> bool:
-    """Return whether the way to the server is gone, and not only one answer."""
+    """Return whether an error means that the connection to the MCP server is closed."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED
 
@@ -75,7 +75,7 @@ def is_connection_closed(error: BaseException) -> bool:
 
 
 def may_have_run(error: BaseException) -> bool:
-    """Return whether what failed so may have been done all the same."""
+    """Return whether a failed MCP request may have taken effect all the same."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import INTERNAL_ERROR, PARSE_ERROR
 
@@ -100,12 +100,12 @@ def is_undelivered_call(error: BaseException) -> bool:
 
 
 def to_wire_json(value: BaseModel) -> str:
-    """Return a value of the SDK as it goes over the wire."""
+    """Return a value of the MCP SDK as the JSON that goes over the wire."""
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
 async def fetch_tools(client: Client) -> tuple[McpToolOffer, ...]:
-    """Return all tools, page by page, as the server tells of them."""
+    """Fetch all tools of an MCP server, page by page."""
     found: list[McpToolOffer] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES):
@@ -121,7 +121,7 @@ async def fetch_tools(client: Client) -> tuple[McpToolOffer, ...]:
 
 
 async def fetch_prompts(client: Client) -> tuple[McpPrompt, ...]:
-    """Return the texts that a server has ready."""
+    """Fetch the prompts that an MCP server offers."""
     listed = (await client.list_prompts()).prompts[:MAX_SERVER_TOOLS]
     return tuple(
         McpPrompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))

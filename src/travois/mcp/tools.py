@@ -150,7 +150,7 @@ def mcp_tool_name(server: str, tool: str, *, taken: Collection[str] = ()) -> str
 
 
 def clean_description(text: str) -> str:
-    """Return a description for the model: shortened, without invisible characters."""
+    """Clean an MCP tool's description: shortened and without invisible characters."""
     shown = "\n".join(escape_invisible(line) for line in text.strip().splitlines())
     return (
         shown if len(shown) <= MAX_DESCRIPTION_CHARS else f"{shown[: MAX_DESCRIPTION_CHARS - 1]}…"
@@ -158,6 +158,8 @@ def clean_description(text: str) -> str:
 
 
 def _wrap_mcp_tool(server: str, offer: McpToolOffer, call: McpToolCaller, *, name: str) -> AnyTool:
+    """Wrap a tool of an MCP server as a tool of our own."""
+
     async def run(args: dict[str, Any], env: Env, id: str) -> ToolOutcome:
         return build_mcp_outcome(await call(offer.name, args), env, id, wish=offer.max_result_chars)
 
@@ -204,6 +206,7 @@ def build_mcp_outcome(answered: McpCallResult, env: Env, id: str, *, wish: int =
 
 
 def _fit_block(block: TextOrMedia, env: Env, name: str, *, tokens: int) -> TextOrMedia:
+    """Shorten a long text block of an MCP result and save the whole of it to a file."""
     if not isinstance(block, Text) or estimate_text_tokens(block.text) <= tokens:
         return block
     path = env.spill(name, block.text.encode(errors="replace"))
@@ -211,6 +214,7 @@ def _fit_block(block: TextOrMedia, env: Env, name: str, *, tokens: int) -> TextO
 
 
 def _render_content(item: McpContent, env: Env, name: str) -> TextOrMedia:
+    """Render one content item of an MCP result; binary data goes to a file."""
     held = item.resource
     match item.type:
         case "text":
@@ -228,6 +232,7 @@ def _render_content(item: McpContent, env: Env, name: str) -> TextOrMedia:
 
 
 def _decode_base64(text: str) -> bytes:
+    """Decode base64 data of an MCP result; empty if it is invalid."""
     try:
         return b64decode(text)
     except (Error, ValueError):
@@ -279,7 +284,7 @@ class McpServerConfig(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its name in those of its tools: only there do two underscores part words."""
+        """Return the server's name as used in the names of its tools."""
         return (
             DOUBLE_UNDERSCORE.sub("_", UNSAFE_NAME_CHARS.sub("_", self.name)).strip("_")[
                 : MAX_TOOL_NAME_CHARS // 3
@@ -288,7 +293,7 @@ class McpServerConfig(msgspec.Struct, frozen=True):
         )
 
     def is_tool_enabled(self, tool: str) -> bool:
-        """Return whether a tool of it is to be used."""
+        """Return whether the user's configuration enables a tool of this server."""
         return tool not in self.without and (not self.only or tool in self.only)
 
 
@@ -369,7 +374,7 @@ def collect_mcp_tools(
 
 
 def _unique_server_keys(lenders: Iterable[McpServer]) -> list[str]:
-    """Return the names of servers in those of their tools, whichever of them answer."""
+    """Return the names of servers as used in their tools' names, made unique."""
     keys: list[str] = []
     for lender in lenders:
         key = lender.server.key
@@ -379,6 +384,7 @@ def _unique_server_keys(lenders: Iterable[McpServer]) -> list[str]:
 
 
 def _build_tool_spec(name: str, server: str, offer: McpToolOffer) -> McpToolSpec:
+    """Build the specification of an MCP tool for ToolSearch from a server's offer."""
     try:
         given = as_object(msgspec.json.decode(offer.input_schema))
     except (msgspec.DecodeError, RecursionError):
@@ -502,7 +508,7 @@ class McpTools:
         return create_mcp_call(self._resolve_call)
 
     def _resolve_call(self, args: CallArgs) -> tuple[str, str]:
-        """Resolve McpCall to the call it means; raises `ToolError` for an unknown tool."""
+        """Resolve an McpCall to the tool call it means; raises `ToolError` if it is unknown."""
         own = {tool.name.casefold() for tool in self.own}
         name = args.tool if args.tool.casefold() in own else _full_tool_name(args.tool)
         if (
@@ -700,6 +706,7 @@ async def _confirm_changed_tool(tool: McpToolSpec, env: Env) -> tuple[Changed, .
 
 
 def _render_tool_spec(tool: McpToolSpec) -> str:
+    """Render an MCP tool as JSON for ToolSearch; a very long schema is cut."""
     schema = (
         tool.schema
         if len(tool.schema) <= MAX_SCHEMA_CHARS

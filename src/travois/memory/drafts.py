@@ -62,6 +62,7 @@ def make_draft_name(text: str) -> str:
 
 
 def _parse_draft(raw: msgspec.Raw) -> MemoryDraft | None:
+    """Parse a memory proposed by the model; None if it is invalid, empty or too long."""
     try:
         draft = msgspec.json.decode(raw, type=MemoryDraft)
     except (msgspec.DecodeError, RecursionError):

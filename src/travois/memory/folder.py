@@ -281,6 +281,7 @@ def _make_stamp(found: os.stat_result) -> FileStamp:
 
 
 def _read_folder_mtime(folder: Path) -> int:
+    """Return the modification time of a memory folder in nanoseconds; 0 if it is missing."""
     try:
         return folder.stat().st_mtime_ns
     except OSError:

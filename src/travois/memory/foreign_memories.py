@@ -80,6 +80,7 @@ def _read_folder(place: Path, *, scope: MemoryScope, label: str) -> Iterator[Mem
 
 
 def _read_sections(path: Path, *, scope: MemoryScope, label: str) -> Iterator[Memory]:
+    """Read another agent's memory file and yield a memory for each of its headings."""
     yield from _split_at_headings(
         path, read_plain_text(str(path), opener=open_no_follow), scope=scope, label=label
     )

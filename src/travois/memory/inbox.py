@@ -77,6 +77,7 @@ class ProposalInbox:
 
 
 def _read_proposal(path: Path) -> MemoryProposal | None:
+    """Read a memory change that waits for approval; None if it is invalid."""
     try:
         return msgspec.json.decode(read_plain_bytes(str(path)), type=MemoryProposal)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

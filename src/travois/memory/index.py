@@ -71,6 +71,7 @@ def build_index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[st
 
 
 def _format_index_line(memory: Memory) -> str:
+    """Format the line of the memory index that links to a memory."""
     place = f"{PINNED_FOLDER}/" if memory.pinned else ""
     start = f"- [{_escape_label(memory.name)}]({place}{quote(memory.name)}.md)"
     room = DESCRIPTION_WIDTH - len(start) - 2
@@ -117,6 +118,7 @@ def _group_neighbours(known: Sequence[Memory]) -> Iterator[list[Memory]]:
 
 
 def _ends_group(group: Sequence[Memory]) -> bool:
+    """Return whether a topic page of the memory index ends after these memories, by a hash."""
     return (
         len(group) >= MIN_TOPIC_MEMORIES
         and crc32(group[-1].name.encode(errors="replace")) % TOPIC_END_ODDS == 0

@@ -254,6 +254,7 @@ def _is_quoted_line(line: str) -> bool:
 
 
 def _next_fence(fence: str, found: re.Match[str] | None, line: str) -> str:
+    """Return the code fence that is open after a line of a message; empty if none."""
     if found and not fence:
         return found[1]
     return "" if found and found[1].startswith(fence) and line.strip() == found[1] else fence

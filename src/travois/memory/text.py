@@ -228,6 +228,7 @@ def _round_time(at: float) -> float:
 def _render_times(
     memory: Memory, *keys: Literal["modified", "created", "verified"]
 ) -> Iterator[str]:
+    """Yield front matter lines with the times of a memory that are known."""
     for key in keys:
         if at := getattr(memory, key):
             stamp = datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
@@ -240,6 +241,7 @@ def _render_scalar(text: str) -> str:
 
 
 def _render_list(key: str, items: Iterable[str]) -> Iterator[str]:
+    """Yield a list in the front matter of a memory file; nothing if it is empty."""
     lines = ["  - '" + item.replace("'", "''") + "'" for item in items]
     if lines:
         yield f"{key}:"
@@ -266,6 +268,7 @@ def render_memory_diff(before: Memory | None, after: Memory | None) -> str:
 
 
 def _format_diff_lines(memory: Memory | None) -> list[str]:
+    """Format a memory as the lines that a diff of memories compares."""
     if memory is None:
         return []
     pinned = ", pinned" if memory.pinned else ""

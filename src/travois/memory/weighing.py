@@ -377,6 +377,7 @@ def _get_session_id(entries: Iterable[Entry]) -> str:
 async def _apply_changes(
     agent: Agent, changes: Sequence[MemoryChange], *, why: str, session: str
 ) -> AppliedChanges:
+    """Save the memories extracted from a conversation, in a worker thread."""
     if not changes or agent.memory.memories is None:
         return AppliedChanges("", "")
     make = partial(agent.memory.memories.apply, changes, why=why, session=session)

@@ -36,6 +36,7 @@ def accesses_collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool
 
 
 def _changes_same(a: Access, b: Access) -> bool:
+    """Return whether the first tool call access changes something that the second touches."""
     if a.kind == "exec":
         return True
     return a.kind == "write" and b.kind in ("read", "write") and _paths_overlap(a.target, b.target)

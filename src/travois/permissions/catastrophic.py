@@ -146,7 +146,7 @@ def _catastrophe_in_segment(words: list[str], *, folders: tuple[str, ...], home:
 
 
 def is_device(path: str) -> bool:
-    """Return whether writing here would not change a file but the machine."""
+    """Return whether a path is a device or kernel setting, where writing may harm the machine."""
     plain = normpath(path)
     return bool(re.fullmatch(UNSAFE_DEVICES, plain) or re.fullmatch(KERNEL_PATHS, plain))
 
@@ -169,6 +169,7 @@ def _is_git_history(path: str, folder: str) -> bool:
 
 
 def _catastrophe_in_step(step: CommandStep, *, folders: tuple[str, ...], home: str) -> str:
+    """Describe the catastrophe that one command of a command line would cause; empty if none."""
     if step.name in REMOVING_PROGRAMS | {"mv"}:
         for access in step.accesses:
             if access.kind == "write" and is_critical_path(
@@ -180,6 +181,7 @@ def _catastrophe_in_step(step: CommandStep, *, folders: tuple[str, ...], home: s
 
 
 def _catastrophe_in_words(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
+    """Describe the catastrophe that a program with these words would cause; empty if none."""
     tail = _FollowingWords(folders, home)
     for word in reversed(words[1:]):
         tail.prepend(word)
@@ -201,7 +203,7 @@ class _FollowingWords:
         self._syncs = self._tests = self._deletes = False
 
     def prepend(self, word: str) -> None:
-        """Take in the word before those that were taken in."""
+        """Add the word before those that were added so far."""
         self._first, self._last = word, self._last or word
         if word[:1].isalnum() and word not in SIGNIFICANT_WORDS and "/" not in word:
             self._targets += 1  # most words: a plain operand
@@ -238,7 +240,7 @@ class _FollowingWords:
         return self._describe_removal(name, hit) if hit else ""
 
     def _describe_unknown_program(self, hit: str) -> str:
-        """Describe what a program that is only known at run time may destroy with these words."""
+        """Describe what an unknown program may destroy with these words; empty if nothing."""
         if self._disk:
             return "may overwrite a disk"
         whole = hit.startswith(("/", "~", "$HOME", "${HOME}"))
@@ -258,6 +260,7 @@ class _FollowingWords:
 
 
 def _is_whole_folder(target: str, *, folders: tuple[str, ...], home: str) -> bool:
+    """Return whether a target of removal is the system, the home, a workspace or git's history."""
     target = target[:MAX_TARGET_CHARS]
     if re.fullmatch(WHOLE_FOLDER_PATHS, target):
         return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)

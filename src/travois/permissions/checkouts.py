@@ -65,7 +65,7 @@ def _find_checkout_around(path: str) -> str:
 
 
 def _worktree_git_folder(own: str, checkout: str) -> str:
-    """Return the shared git folder, if a worktree's part of it names the checkout."""
+    """Return the shared git folder of a worktree if it knows this checkout; else empty."""
     told = _read_path_file(os.path.join(own, "commondir"))
     common = os.path.realpath(os.path.join(own, told))
     registered = bool(told) and os.path.dirname(own) == os.path.join(common, "worktrees")
@@ -73,7 +73,7 @@ def _worktree_git_folder(own: str, checkout: str) -> str:
 
 
 def _submodule_git_folder(own: str, checkout: str) -> str:
-    """Return the git folder of a submodule, if its settings name the checkout."""
+    """Return the git folder of a submodule if that folder's settings name the checkout."""
     if os.path.lexists(os.path.join(own, "commondir")):
         return ""
     files = (os.path.join(own, name) for name in ("config", "config.worktree"))
@@ -86,14 +86,14 @@ def _submodule_git_folder(own: str, checkout: str) -> str:
 
 
 def _checkout_named_by(own: str) -> str:
-    """Return the checkout that a worktree's part of a git folder names; empty if none."""
+    """Return the checkout that a git worktree's own git folder names; empty if none."""
     told = _read_path_file(os.path.join(own, "gitdir"))
     file = os.path.join(own, told)
     return os.path.realpath(os.path.dirname(file)) if os.path.basename(file) == ".git" else ""
 
 
 def _follow_git_file(file: str) -> str:
-    """Return where a `.git` file leads, with all links followed; empty if it is none."""
+    """Return the git folder that a `.git` file names, with links followed; empty if none."""
     kind, _, told = _read_path_file(file).partition(":")
     if kind != "gitdir" or not told.strip() or os.path.islink(file):
         return ""
@@ -105,6 +105,7 @@ def _read_path_file(path: str) -> str:
 
 
 def _read_start(path: str, most: int) -> bytes:
+    """Read the start of a git file without blocking on a pipe; empty if it is unreadable."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             return file.read(most)

@@ -133,6 +133,7 @@ def plan_commands(use: ToolUse) -> ToolUse:
 def _first_matching_rule(
     guard: Permissions, use: ToolUse, effect: RuleEffect
 ) -> PermissionRule | None:
+    """Return the first permission rule of this effect that matches a tool call; else None."""
     rules = (rule for rule in guard.rules if rule.effect == effect and rule_matches(rule, use))
     return next((rule for rule in rules if not is_excepted(rule, use)), None)
 
@@ -160,6 +161,7 @@ def _is_outside_workspace(guard: Permissions, access: Access) -> bool:
 
 
 def _is_harness_state(guard: Permissions, path: str) -> bool:
+    """Return whether a path in the Travois home is neither the settings nor a memory."""
     local = normalize_path(path)[len(normalize_path(guard.own)) :].strip("/")
     kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
     return local != "settings.json" and not kept
@@ -179,7 +181,7 @@ def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
 
 
 def _changes_something(guard: Permissions, use: ToolUse) -> bool:
-    """Return whether a use is known to change something; what may only do so is held read-only."""
+    """Return whether a tool call certainly changes something, so that plan mode must not run it."""
     from travois.permissions.shell.families import changes_repository
 
     if any(access.kind in ("tell", "leave") for access in use.accesses):
@@ -225,7 +227,7 @@ def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
 
 
 def _git_key_that_runs_programs(step: CommandStep) -> str:
-    """Return the key of git's configuration that a call sets and that may start a program."""
+    """Return the git setting that a tool call sets and that may start a program; else empty."""
     if step.name != "git":
         return ""
     from travois.permissions.git_config import find_program_key
@@ -234,7 +236,7 @@ def _git_key_that_runs_programs(step: CommandStep) -> str:
 
 
 def _needs_user_approval(guard: Permissions, access: Access) -> bool:
-    """Return whether no mode lets this path be written without a person's yes."""
+    """Return whether writing this path needs the user's approval in every permission mode."""
     spellings = {access.target, access.spelt or access.target}
     pinned = any(is_inside(access.target, path) for path in guard.pinned)
     return (
@@ -252,6 +254,7 @@ def _is_permitted_write(guard: Permissions, use: ToolUse, access: Access) -> boo
 
 
 def _deny_if_silent(guard: Permissions, verdict: PermissionDecision) -> PermissionDecision:
+    """Turn a permission question into a denial where nobody may be asked."""
     if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
         why = "mode dont-ask" if guard.mode == "dont-ask" else "questions are turned off"
         return PermissionDecision("deny", f"{why}: {verdict.because}")
@@ -259,7 +262,7 @@ def _deny_if_silent(guard: Permissions, verdict: PermissionDecision) -> Permissi
 
 
 def _strictest_decision(guard: Permissions, use: ToolUse) -> PermissionDecision:
-    """Return the strictest decision on a use; a certain question comes before a doubt."""
+    """Return the strictest permission decision on a call; certain questions before doubts."""
     plain_ones = [access for access in use.accesses if access.kind != "exec"]
     verdicts = [_decide_plan(guard, use, plan) for plan in use.plans]
     verdicts += [_decide_access(guard, use, access) for access in plain_ones]
@@ -274,7 +277,7 @@ def _strictest_decision(guard: Permissions, use: ToolUse) -> PermissionDecision:
 
 
 def _first_certain_ask(asks: list[PermissionDecision]) -> PermissionDecision:
-    """Return the first certain reason to ask, or else the first doubt.
+    """Return the first certain reason to ask for permission, or else the first doubt.
 
     The sandbox may settle a doubt without a person, so a doubt must never hide a reason that only a
     person may settle.
@@ -336,18 +339,19 @@ def _find_protected_target(guard: Permissions, step: CommandStep) -> str:
 
 
 def _names_git_config(rule: PermissionRule | None) -> bool:
-    """Return whether a rule speaks of git's configuration, and not of git as a whole."""
+    """Return whether a permission rule names `git config`, not git as a whole."""
     return rule is not None and "config" in rule.what.replace(":*", " ").split()
 
 
 def _find_needed_rule(guard: Permissions, use: ToolUse, step: CommandStep) -> PermissionRule | None:
-    """Return the rule that covers a step which needs one."""
+    """Return the allow rule that covers a step of a command line which needs one; else None."""
     return _find_covering_rule(guard, use, step) if step.needs != "nothing" or step.edits else None
 
 
 def _find_covering_rule(
     guard: Permissions, use: ToolUse, step: CommandStep
 ) -> PermissionRule | None:
+    """Find the allow rule that covers one step of a command line; None if there is none."""
     return next(
         (rule for rule in covering_rules(guard.rules, use) if rule_covers_step(rule, step)), None
     )
@@ -363,6 +367,7 @@ def _decide_step_accesses(
 
 
 def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+    """Decide one access of a tool call; a rule may let a command read or write the path."""
     verdict = _decide_access_by_kind(guard, use, access)
     if verdict.effect == "allow" or access.kind not in ("read", "write"):
         return verdict
@@ -378,6 +383,7 @@ def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> Permissi
 
 
 def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+    """Decide one access of a tool call by its kind: file, network, subagent, message, server."""
     match access.kind:
         case "read":
             return _decide_read(guard, use, access)
@@ -403,6 +409,7 @@ def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> 
 
 
 def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+    """Allow reads in the workspace; ask outside it, and where a deny or ask rule may apply."""
     if _is_scratch(guard, access):
         return PermissionDecision("allow", SCRATCH_REASON)
     if not _is_inside_any((*guard.folders, *guard.readable), _bounding_path(access)):
@@ -421,6 +428,7 @@ def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> Permission
 
 
 def _decide_write(guard: Permissions, access: Access) -> PermissionDecision:
+    """Decide whether writing a file is allowed by the permission mode or has to be asked about."""
     path = access.target
     if _is_scratch(guard, access):
         return PermissionDecision("allow", SCRATCH_REASON)

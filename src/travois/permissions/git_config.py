@@ -107,7 +107,7 @@ AllowSetting = Callable[[str, tuple[str | None, ...]], bool]
 
 
 def allow_no_setting(key: str, values: tuple[str | None, ...]) -> bool:
-    """Allow nothing more."""
+    """Accept no change of a git setting beyond the harmless ones."""
     return not (key or values)
 
 
@@ -172,7 +172,7 @@ def changes_git_config(step: CommandStep) -> bool:
 
 
 def _config_call_words(step: CommandStep) -> tuple[ShellWord, ...]:
-    """Return the words of a call of git from `config` on; none for other calls."""
+    """Return the words of a `git config` call from `config` on; empty for other commands."""
     words = step.argv[1:] if step.name == "git" else ()
     while words and words[0].text.startswith("-"):
         words = words[2 if words[0].text in ("-C", "-c", "--git-dir", "--work-tree") else 1 :]
@@ -201,6 +201,7 @@ def parse_git_config(data: bytes) -> tuple[GitSetting, ...]:
 
 
 def _iterate_settings(text: str) -> Iterator[GitSetting]:
+    """Yield the settings in the text of a git configuration file; raise ValueError if unclear."""
     at, prefix = 0, ""
     while at < len(text):
         if found := BLANK_OR_COMMENT.match(text, at):
@@ -255,6 +256,7 @@ def _read_escape(text: str, at: int) -> tuple[str, int]:
 
 
 def _group_by_key(settings: tuple[GitSetting, ...]) -> dict[str, tuple[str | None, ...]]:
+    """Collect all values of each key in a parsed git configuration."""
     found: dict[str, tuple[str | None, ...]] = {}
     for one in settings:
         found[one.key] = (*found.get(one.key, ()), one.value)
@@ -302,6 +304,7 @@ def _render_setting(one: GitSetting) -> str:
 
 
 def _reads_as(data: bytes, wanted: dict[str, tuple[str | None, ...]]) -> bool:
+    """Return whether git configuration text parses to exactly these keys and values."""
     try:
         return _group_by_key(parse_git_config(data)) == wanted
     except ValueError:

@@ -37,7 +37,7 @@ def rule_mentions_url(what: str, url: str) -> bool:
 
 
 def _host_fits(host: str, wanted: str) -> bool:
-    """Return whether a host is meant, label by label; a star stays within its label."""
+    """Return whether a host matches a pattern label by label; a star stays within its label."""
     labels, patterns = host.split("."), wanted.split(".")
     same = len(labels) == len(patterns)
     return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
@@ -49,7 +49,7 @@ def _last_labels(host: str, wanted: str) -> str:
 
 
 def _possible_hosts(url: str) -> set[str]:
-    """Return every reading of the URL that some client could have."""
+    """Return every host that some client might read in a URL."""
     text = fold_name(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
     starts = (text, text.partition(":")[2])
     authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)

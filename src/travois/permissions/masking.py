@@ -32,7 +32,7 @@ _known_secrets: dict[str, str] = {}
 
 
 def register_secrets(values: Iterable[tuple[str, str]]) -> None:
-    """Keep these values out of all that is shown from here on, each with the name it goes by."""
+    """Register secret values with their names, to mask them in everything shown from now on."""
     for name, value in values:
         bare = value.removeprefix("Bearer ")
         if len(bare) >= 8 and not bare.startswith(("/", "~")):
@@ -85,6 +85,7 @@ def mask_value(key: str, value: object) -> object:
 
 
 def _mask_assignment(found: re.Match[str]) -> str:
+    """Mask the value of a matched `NAME=value` or `name: value` if the name is that of a secret."""
     name, between, value = found.groups()
     # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
     tells = any(char.isalnum() for char in value) and not VARIABLE_NAME_PATTERN.fullmatch(value)

@@ -43,6 +43,7 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def _is_inside_uncached(path: str, folder: str) -> bool:
+    """Compare an absolute path with a folder after normalizing both, without the cache."""
     if not path.startswith("/") or not folder.startswith("/") or _has_parent_steps(path):
         return False
     return f"{normalize_path(path)}/".startswith(normalize_path(folder).rstrip("/") + "/")
@@ -65,6 +66,7 @@ def fold_name(name: str) -> str:
 
 
 def _fold_text(text: str) -> str:
+    """Fold case, width and look-alike characters of a long text before a path rule searches it."""
     changed = {char: new for char in set(text) if (new := _fold_char(char)) != char}
     if len(changed) > MAX_REPLACED_CHARS:
         return text.translate(str.maketrans(changed))
@@ -74,6 +76,7 @@ def _fold_text(text: str) -> str:
 
 
 def _fold_unicode(name: str) -> str:
+    """Fold a file name to lower case, without look-alike letters and invisible characters."""
     return (
         re.sub(FORMAT_CHARACTERS, "", normalize("NFKC", name))
         .translate(LOOKALIKE_LETTERS)
@@ -185,6 +188,7 @@ def _expand_braces(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2048)
 def _compile_generous_pattern(pattern: str, root: str, home: str) -> re.Pattern[str]:
+    """Compile the path pattern of a deny or ask rule, to match at any depth and in any spelling."""
     base, wanted = _anchor_pattern(fold_name(pattern), root=fold_name(root), home=fold_name(home))
     wanted = wanted.removesuffix("/**")
     if not pattern.startswith(("/", "./", "~")):
@@ -258,6 +262,7 @@ def _components_to_regex(glob: str) -> str:
 
 
 def _component_to_regex(glob: str) -> str:
+    """Translate one component of a path glob into a regular expression without backtracking."""
     tokens = [token for token in GLOB_TOKENS.split(glob) if token]
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     made, begun = "", 0
@@ -270,6 +275,7 @@ def _component_to_regex(glob: str) -> str:
 
 
 def _glob_token_to_regex(token: str) -> str:
+    """Translate a star, question mark, character class or literal text of a glob into a regex."""
     if token in ("*", "?"):
         return "[^/]*?" if token == "*" else "[^/]"
     if len(token) > 2 and token[0] == "[" and token[-1] == "]":

@@ -111,7 +111,7 @@ def is_checked_name(name: str, above: str) -> bool:
 
 
 def personal_names(path: str) -> frozenset[str]:
-    """Return the protected names in a path that no mode lets be written without a person's yes."""
+    """Return the names in a path that make writing it need the user's approval in every mode."""
     names = _fold_components(path)
     found = {name for name in names if name in PERSONAL_NAMES or re.fullmatch(r"git~\d+", name)}
     if ".git" in found and _is_harmless_git_path(names):
@@ -148,5 +148,5 @@ def has_unseen_characters(path: str) -> bool:
 
 
 def _fold_component(part: str) -> str:
-    """Return a name as the most forgiving disk would take it."""
+    """Fold a file name as the most lenient file system would compare it."""
     return fold_name(part.partition(":")[0]).rstrip(". ")

@@ -85,6 +85,7 @@ def _danger_lines(use: ToolUse) -> Iterator[str]:
 
 
 def _describe_target(access: Access) -> str:
+    """Describe the target of an access in a permission question, marking the private /tmp."""
     if access.tmp != "private":
         return access.target
     return f"{access.spelt} (/tmp is private to this session; on disk: {access.target})"
@@ -107,6 +108,7 @@ ACCESS_VERBS = {
 
 
 def _unknown_effects(use: ToolUse) -> Iterator[str]:
+    """Yield the lines of a permission question about commands whose effects are unknown."""
     for plan in use.plans:
         if plan.unclear:
             yield f"could not be fully analyzed: {plan.unclear}"
@@ -116,6 +118,7 @@ def _unknown_effects(use: ToolUse) -> Iterator[str]:
 
 
 def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str]:
+    """Yield the lines of a permission question about the sandbox that limits the command."""
     if not use.plans:
         return
     if cage is None:
@@ -129,6 +132,7 @@ def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str
 
 
 def _wanted_rules(use: ToolUse) -> Iterator[str]:
+    """Yield the narrowest permission rules that would allow this tool call from now on."""
     for plan in use.plans:
         yield from _rules_for_plan(plan)
     if not use.plans:
@@ -136,6 +140,7 @@ def _wanted_rules(use: ToolUse) -> Iterator[str]:
 
 
 def _rules_for_plan(plan: CommandPlan) -> Iterator[str]:
+    """Yield the narrowest Bash rules that would allow each step of a command line."""
     if plan.unclear:
         yield from _exact_rule(plan.text.strip())
         return
@@ -164,7 +169,7 @@ def _exact_rule(text: str) -> Iterator[str]:
 
 
 def _program_with_subcommand(step: CommandStep) -> str:
-    """Return the program with its subcommand; empty if that would be too wide."""
+    """Return program and subcommand for a rule with a star; empty if that is too wide."""
     words = [word.text for word in step.argv[:3] if word.kind == "plain"]
     grouped = bool(
         GROUPING_PROGRAMS.intersection(words[:1]) or GROUPING_WORDS.intersection(words[1:2])
@@ -179,6 +184,7 @@ def _is_subcommand(word: str) -> bool:
 
 
 def _rules_for_access(use: ToolUse, access: Access) -> Iterator[str]:
+    """Yield the narrowest permission rule that would allow a read, write, fetch or tool use."""
     match access.kind:
         case "read":
             yield f"Read(/{dirname(access.target)}/**)"

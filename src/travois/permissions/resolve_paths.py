@@ -106,6 +106,7 @@ def _find_git_folder(repository: str) -> str:
 
 
 def _read_config_text(path: str) -> str:
+    """Read up to 1 MiB of a git configuration file; empty if it is unreadable."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
@@ -126,6 +127,7 @@ def parse_plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
 def _follow_access(
     access: Access, here: CallLocation | None, *, by: PathUser
 ) -> tuple[Access, ...]:
+    """Return an access with links followed, glob patterns expanded and hard links counted."""
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
@@ -214,6 +216,7 @@ def _expand_access_glob(
 
 
 def _count_hard_links(path: str) -> int:
+    """Return the number of hard links of a file; 1 for a folder or a missing path."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:

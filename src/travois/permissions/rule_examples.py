@@ -62,6 +62,7 @@ def _example_tool(rule: PermissionRule) -> str:
 
 
 def _example_access(rule: PermissionRule, text: str) -> Access:
+    """Build the access that an example of a permission rule stands for: command, URL or path."""
     if rule.tool == "Bash":
         return Access("exec", text)
     if rule.tool in ("WebFetch", "Browser"):

@@ -128,7 +128,7 @@ def rule_matches(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def is_excepted(rule: PermissionRule, use: ToolUse) -> bool:
-    """Return whether a rule gives back all that a use does."""
+    """Return whether the exceptions of a permission rule cover everything that a tool call does."""
     others = [other for other in rule.unless if rule_names_tool(other.tool, use.tool)]
     if not use.plans:
         return any(rule_matches(other, use) for other in others)
@@ -141,6 +141,7 @@ def is_excepted(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def _is_step_excepted(other: PermissionRule, step: CommandStep) -> bool:
+    """Return whether the exception of a permission rule applies to a step of a command line."""
     fitting = (text for text in step.texts if pattern_fits_text(other.what, text))
     named = any(_names_program(other.what, text, step) for text in fitting)
     return not other.what or other.what in step.texts or named
@@ -209,6 +210,7 @@ def covering_rules(rules: tuple[PermissionRule, ...], use: ToolUse) -> tuple[Per
 
 
 def _find_candidates(rules: tuple[PermissionRule, ...], use: ToolUse) -> CandidateRules:
+    """Collect the allow rules that may concern a tool call, remembered for the latest call."""
     last = LAST_CANDIDATES[0] if LAST_CANDIDATES else None
     if last is not None and last.use is use and (not rules or last.rules is rules):
         return last
@@ -259,7 +261,7 @@ def rule_covers_step(rule: PermissionRule, step: CommandStep) -> bool:
 
 
 def _names_all_words(what: str, wanted: tuple[str, ...]) -> bool:
-    """Return whether a rule has these words itself, before a star that is its end."""
+    """Return whether a rule names all these words literally, apart from a star at its end."""
     words = what.removesuffix(":*").removesuffix("*").split()
     options = (word.partition("=")[0] for word in words if word.startswith("-"))
     return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
@@ -267,19 +269,19 @@ def _names_all_words(what: str, wanted: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=2048)
 def rule_wordings(what: str) -> tuple[str, ...]:
-    """Return a rule's text, and that without the backslashes that Claude Code stores."""
+    """Return the text of a rule, and the form without the backslashes that Claude Code stores."""
     plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
     return (what,) if plain == what else (what, plain)
 
 
 def _names_program(what: str, text: str, step: CommandStep) -> bool:
-    """Return whether a rule speaks of the program itself, not only of one that runs others."""
+    """Return whether a rule names the program of a step, not only a wrapper that runs it."""
     first = text.partition(" ")[0]
     return first == step.argv[0].text or step.argv[0].text in what.replace(":*", " ").split()
 
 
 def pattern_fits_text(what: str, text: str) -> bool:
-    """Return whether a pattern with stars means this text."""
+    """Return whether the pattern of a rule, with stars, matches a command text."""
     pattern = f"{what[:-2]} *" if what.endswith(":*") else what
     if pattern.strip("* ") == "":
         return False
@@ -294,6 +296,7 @@ def _names_one_server(tool: str) -> bool:
 
 
 def _allow_rule_matches(rule: PermissionRule, use: ToolUse) -> bool:
+    """Return whether an allow rule covers every access of a tool call."""
     if not rule.what:
         return True
     return bool(use.accesses) and all(
@@ -302,6 +305,7 @@ def _allow_rule_matches(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def _rule_covers_access(rule: PermissionRule, access: Access, use: ToolUse) -> bool:
+    """Return whether the pattern of an allow rule covers one access, matched exactly."""
     what = rule.what
     match access.kind:
         case "exec":
@@ -325,6 +329,7 @@ def _rule_covers_access(rule: PermissionRule, access: Access, use: ToolUse) -> b
 def _rule_allows_path(
     rule: PermissionRule, patterns: tuple[str, ...], path: str, use: ToolUse
 ) -> bool:
+    """Return whether an allow rule has a pattern that allows this path."""
     root = anchor_folder(rule, use)
     return any(
         paths.pattern_allows_path(one, path, root=root, home=use.home) for one in patterns if one
@@ -332,6 +337,7 @@ def _rule_allows_path(
 
 
 def _rule_mentions_use(rule: PermissionRule, use: ToolUse) -> bool:
+    """Return whether a deny or ask rule may concern a tool call, matched generously."""
     for access in use.accesses:
         match access.kind:
             case "exec":
@@ -367,7 +373,7 @@ def _plan_may_run(what: str, plan: CommandPlan) -> bool:
 
 
 def _plan_runs_input(plan: CommandPlan) -> bool:
-    """Return whether a program of the plan runs text that is not among its words."""
+    """Return whether a program of a command line runs its standard input as code."""
     from travois.permissions.shell.families import runs_its_input  # not needed at the start
 
     return any(runs_its_input(step.argv) for step in plan.steps)
@@ -375,12 +381,13 @@ def _plan_runs_input(plan: CommandPlan) -> bool:
 
 @lru_cache(maxsize=2048)
 def _longest_rule_literal(what: str) -> str:
-    """Return the longest run of a rule's words without a star: whatever it means holds that."""
+    """Return the longest part of a rule without a star, contained in everything it matches."""
     runs = (rough.flatten_command(run) for run in what.removesuffix(":*").split("*"))
     return max(runs, key=len)
 
 
 def _step_may_run(what: str, step: CommandStep) -> bool:
+    """Return whether a step of a command line may run what a deny or ask rule names."""
     if not step.known:
         words = " ".join(word.text for word in step.argv)
         return any(rough.command_mentions(what, text) for text in (words, *step.texts))
@@ -403,6 +410,7 @@ def _strip_program_folder(text: str) -> str:
 
 
 def _matches_generously(pattern: str, text: str) -> bool:
+    """Match a command text with the pattern of a deny or ask rule, also as a prefix."""
     return (
         pattern_fits_text(pattern, text)
         or rough.matches_star_pattern(pattern, text)
@@ -431,6 +439,7 @@ def _path_in_unknown_text(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def _rule_mentions_path(rule: PermissionRule, access: Access, use: ToolUse) -> bool:
+    """Return whether a deny or ask rule may mean the path that an access reads or writes."""
     if access.kind not in ("read", "write"):
         return False
     spellings, root = {access.target, access.spelt or access.target}, anchor_folder(rule, use)

@@ -252,6 +252,7 @@ def _is_card_number(digits: str) -> bool:
 
 
 def _is_random_value(run: str) -> bool:
+    """Return whether a run of characters looks like a random key, by its kinds and entropy."""
     if HARMLESS_RUN.fullmatch(run) or not any(c.isdigit() for c in run):
         return False
     kinds = sum(any(test(c) for c in run) for test in (str.isdigit, str.islower, str.isupper))

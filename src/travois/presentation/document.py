@@ -89,6 +89,7 @@ def _fact_parts(fact: AnyFact | ToolCallItem) -> Iterator[PartFields]:
 
 
 def _user_part(fact: User) -> PartFields:
+    """Build the part of a session document for a user message or a note to the model."""
     if fact.origin == "human":
         return "person", "You", extract_text(fact.content), _media_blocks(fact.content)
     return (
@@ -100,6 +101,7 @@ def _user_part(fact: User) -> PartFields:
 
 
 def _reply_parts(fact: Assistant) -> Iterator[PartFields]:
+    """Build the parts of a session document for a reply: texts, calls and thinking."""
     name = fact.model or "Model"
     for block in fact.content:
         match block:

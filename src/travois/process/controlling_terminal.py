@@ -13,7 +13,7 @@ import termios
 
 
 def main() -> None:
-    """`terminal.py PROGRAM WORD...`."""
+    """Make standard input the controlling terminal and run a program: `PROGRAM WORD...`."""
     if os.getsid(0) != os.getpid():  # bwrap runs a process of its own before the program
         os.setsid()
     try:

@@ -102,7 +102,7 @@ class ChildProcess:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no process holds its output any more."""
+        """True if no process holds its output any more."""
         return not any(drain.open for drain in self._drains)
 
     def throttle(self) -> None:
@@ -347,7 +347,7 @@ class LocalJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and all of its output was read."""
+        """True if it has ended and all of its output was read."""
         return self._child.done.is_set()
 
     def take_output(self) -> CapturedOutput:

@@ -108,7 +108,7 @@ class OutputCapture:
 
     @property
     def is_full(self) -> bool:
-        """Whether its file has reached its limit."""
+        """True if its file has reached its limit."""
         return self._spool is not None and self._spool.is_full
 
     def to_captured(self) -> CapturedOutput:

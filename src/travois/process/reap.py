@@ -34,7 +34,7 @@ class ProcessStat(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended and only waits to be reaped."""
+        """True if it has ended and only waits to be reaped."""
         return self.state in "ZX"
 
 
@@ -180,12 +180,14 @@ def adopt_orphans() -> None:
 
 
 def _iterate_processes() -> Iterator[ProcessStat]:
+    """Yield every process of this machine, as read from /proc."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             yield from _read_proc_stat(int(name))
 
 
 def _read_proc_stat(pid: int) -> Iterator[ProcessStat]:
+    """Yield the state, parent and session of a process from /proc; nothing if it is gone."""
     # The name may itself contain parentheses; after the last one there are only plain fields.
     fields = _read_proc_file(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     if len(fields) > 6:
@@ -199,6 +201,7 @@ def _list_child_pids() -> Iterator[int]:
 
 
 def _find_descendants(found: set[int], alive: Iterable[ProcessStat]) -> set[int]:
+    """Find all living descendants of some processes."""
     offspring: dict[int, list[int]] = {}
     for seen in alive:
         offspring.setdefault(seen.parent, []).append(seen.pid)

@@ -456,6 +456,7 @@ def _without_stale_sockets(command: Command) -> Command | None:
 
 
 def _sandbox_build_error(child: ChildProcess) -> SandboxUnavailable:
+    """Build the error for a sandbox that could not be built, with the last line of its output."""
     from travois.sandbox.wrap import SandboxUnavailable
 
     said = child.errors.to_captured().head_and_tail() or child.output.to_captured().head_and_tail()

@@ -182,6 +182,7 @@ def _prepare_command(
 
 
 def _open_process(fence: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen[bytes]:
+    """Start a program directly, in its network namespace, or confined by Landlock."""
     if fence.network is not None:
         return fence.network.start(lambda: Popen(fence.argv, **how))
     if fence.confine is None:

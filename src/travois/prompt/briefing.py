@@ -191,7 +191,7 @@ def _activate_skills(agent: Agent, paths: tuple[str, ...]) -> bool:
 
 
 def _add_marks(agent: Agent, mark: str, names: Iterable[str]) -> bool:
-    """Record names in the session state; return whether any is new."""
+    """Record names, such as active skills, in the session state; return whether any is new."""
     fresh = [f"{mark}{name}" for name in names if f"{mark}{name}" not in agent.session.state]
     for state in fresh:
         agent.session.append(Changed(state, "yes"))
@@ -219,6 +219,7 @@ async def _append_instructions(
 async def _fire_instructions_loaded(
     agent: Agent, files: Iterable[InstructionFile], *, reason: LoadReason | None = None
 ) -> None:
+    """Run the InstructionsLoaded hooks for each instruction file that was loaded."""
     for file in files if agent.hooks.active is not None else ():
         await fire_hooks(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
 

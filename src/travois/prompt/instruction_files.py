@@ -274,6 +274,7 @@ def _expand_glob(pattern: str, root: str) -> list[str]:
 
 
 def _read_scope(path: str) -> tuple[str, ...]:
+    """Read the path patterns that limit an instruction file; empty if it is unreadable."""
     try:
         return parse_scope_patterns(read_plain_text(path))
     except OSError:

@@ -149,6 +149,7 @@ def _allot_head_tokens(files: Sequence[InstructionFile], budget: int) -> dict[st
 
 
 def _render_instruction(file: InstructionFile, tokens: int | None) -> str:
+    """Render an instruction file for the model, cut to a token budget if one is given."""
     body = file.text
     if tokens is not None:
         lines = body.splitlines(keepends=True)
@@ -214,6 +215,7 @@ def _classify_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _expand_braces(pattern: str) -> list[str]:
+    """Expand the braces in a path pattern of an instruction file, up to a limit."""
     done, waiting = list[str](), [pattern[:MAX_PATTERN_CHARS]]
     while waiting and len(done) < MAX_BRACE_EXPANSIONS:
         one = waiting.pop()

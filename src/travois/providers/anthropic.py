@@ -134,13 +134,14 @@ def _build_anthropic_head(epoch: Epoch) -> RequestHead:
 
 
 def _anthropic_headers(model: ModelCard) -> Headers:
+    """Return the HTTP headers of a Messages API request: version and betas."""
     headers = (("content-type", "application/json"), ("anthropic-version", ANTHROPIC_API_VERSION))
     always = [beta for beta in model.betas if beta not in ON_DEMAND_BETAS]
     return (*headers, (BETA_HEADER, ",".join(always))) if always else headers
 
 
 def _cache_control_marker(model: ModelCard) -> bytes:
-    """One lifetime for all markers, so that a longer one never follows a shorter one."""
+    """Return the cache marker, with the same lifetime everywhere as the API requires."""
     if "no-cache-markers" in model.quirks:
         return b""
     ttl = b',"ttl":"1h"' if model.cache_ttl == "1h" else b""
@@ -148,12 +149,14 @@ def _cache_control_marker(model: ModelCard) -> bytes:
 
 
 def _encode_marked_list(name: str, blocks: list[bytes], *, marker: bytes) -> bytes:
+    """Encode tools or system blocks as a member with any cache marker on the last one."""
     if not blocks:
         return b""
     return b',"%s":[%s%s}]' % (name.encode(), b",".join(blocks)[:-1], marker)
 
 
 def _encode_anthropic_tool(tool: ToolSpec) -> bytes:
+    """Encode a tool definition for the Messages API."""
     name, words = quote_json(tool.name), quote_json(tool.description)
     return b'{"name":%s,"description":%s,"input_schema":%s}' % (
         name,
@@ -187,6 +190,7 @@ def _anthropic_block_type(block: AnyBlock) -> str:
 
 
 def _is_sendable_block(block: AnyBlock) -> bool:
+    """Return whether the Messages API takes back this block of a reply."""
     match block:
         case Text():
             return not _is_blank_text(block)
@@ -206,6 +210,7 @@ def _is_foreign_summary(block: Opaque) -> bool:
 
 
 def _encode_reply_block(block: AnyBlock) -> bytes:
+    """Encode a block of an earlier reply for the Messages API."""
     match block:
         case Text():
             return _encode_text_block(block.text)
@@ -224,6 +229,7 @@ def _encode_reply_block(block: AnyBlock) -> bytes:
 
 
 def _encode_tool_use(call: Call) -> bytes:
+    """Encode a tool call as a `tool_use` block, with members that only Anthropic knows."""
     id, name = quote_json(make_legal_call_id(call.id)), quote_json(make_legal_tool_name(call.name))
     said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + ensure_json_object(
         call.args

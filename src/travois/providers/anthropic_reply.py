@@ -276,6 +276,7 @@ CALL_MEMBERS = frozenset(("type", "id", "name", "input"))
 
 
 def _decode_anthropic_event(data: bytes) -> _AnthropicEvent:
+    """Decode a streamed event of the Messages API; raise `ApiError` if it is not JSON."""
     try:
         return _event_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -283,6 +284,7 @@ def _decode_anthropic_event(data: bytes) -> _AnthropicEvent:
 
 
 def _block_index(said: _AnthropicEvent) -> int:
+    """Return the block that a streamed event belongs to; raise `ApiError` if it names none."""
     if not isinstance(said.index, int):
         raise ApiError("garbled", f"A {said.type} event does not name its block.")
     return said.index
@@ -296,6 +298,7 @@ def _effective_stop(stop: StopReason, content: tuple[AnyBlock, ...]) -> StopReas
 
 
 def _stop_detail(end: dict[str, Any]) -> str:
+    """Return the details of an unusual stop of a reply, such as a refusal's category."""
     details = as_object(end.get("stop_details"))
     told = (details.get("category"), details.get("explanation"))
     if any(told):
@@ -328,6 +331,7 @@ def _parse_anthropic_usage(usage: dict[str, Any]) -> Usage:
 
 
 def _parse_usage_counts(usage: dict[str, Any]) -> Usage:
+    """Parse the token counts of one Anthropic usage object."""
     made = as_object(usage.get("cache_creation"))
     short, hour = (read_count(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
     written = read_count(usage, "cache_creation_input_tokens") or short + hour

@@ -81,6 +81,7 @@ def _matches_model_word(word: str, model: str) -> bool:
 
 
 def _multiply_price(price: Price, factor: float) -> Price:
+    """Multiply all parts of a model's price by a factor."""
     if factor == 1.0:
         return price
     return replace(
@@ -302,7 +303,7 @@ def resolve_endpoint(
 
 
 def has_default_model(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
-    """Return whether the environment selects a model when none is named."""
+    """Return whether a provider with a default model is configured."""
     return _find_default_model(env, among or load_catalog()) is not None
 
 
@@ -348,6 +349,7 @@ def _merge_table(
     *,
     where: Callable[[str], str],
 ) -> dict[str, EntryT]:
+    """Merge the user's providers or models over the shipped table of the catalogue."""
     shipped, theirs = _load_catalog_tables()[name], extra.get(name, {})
     rows = {
         key: {**shipped.get(key, {}), **_snake_case_keys(entry)} for key, entry in theirs.items()
@@ -364,6 +366,7 @@ def _merge_table(
 def _convert_entry(
     key: str, fields: dict[str, object], kind: type[EntryT], *, where: Callable[[str], str]
 ) -> EntryT:
+    """Convert a catalogue entry to its type; explain in which file an invalid one is."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -407,6 +410,7 @@ def _provider_base_url(served: Provider, env: Mapping[str, str], *, protocol: Ap
 
 
 def _fill_url_variable(found: re.Match[str], env: Mapping[str, str]) -> str:
+    """Fill in a variable of a provider's base URL from the environment."""
     names = found[1].split("|")
     value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
@@ -416,6 +420,7 @@ def _fill_url_variable(found: re.Match[str], env: Mapping[str, str]) -> str:
 
 
 def _check_base_url(url: str, source: str) -> None:
+    """Check that a provider's base URL is valid; raise `UserError` with a correction."""
     scheme = "http" if is_local_url(f"//{url}") else "https"
     bare = "://" not in url and not url.endswith(":")
     fix = f"Write it as {scheme}://{url}." if bare else "Correct the URL."
@@ -432,6 +437,7 @@ def _check_base_url(url: str, source: str) -> None:
 
 
 def _auth_headers(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
+    """Return the header that carries the API key, as the provider expects it."""
     if not re.fullmatch(r"[!-~]+", key):
         raise UserError(
             f"{name} contains characters that no API key has", fix="Copy the key again."
@@ -456,6 +462,7 @@ def _split_window_suffix(name: str) -> tuple[str, int]:
 
 
 def _find_model_by_name(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+    """Find the provider and model ID that a model name means."""
     head, slash, rest = name.partition("/")
     if slash and head in known.providers:
         served = known.providers[head]
@@ -471,6 +478,7 @@ def _find_model_by_name(name: str, env: Mapping[str, str], known: Catalog) -> tu
 
 
 def _raise_unknown_model(name: str, known: Catalog) -> NoReturn:
+    """Raise the error for a model name that the catalogue cannot resolve."""
     raise UserError(
         f"Unknown model {name!r}",
         why=_suggest_names(name, known),
@@ -480,6 +488,7 @@ def _raise_unknown_model(name: str, known: Catalog) -> NoReturn:
 
 
 def _suggest_names(name: str, known: Catalog) -> str:
+    """Suggest similar model or provider names for an unknown one."""
     head, slash, rest = name.partition("/")
     if slash and head not in known.providers:
         near = find_close_names(head, list(known.providers))
@@ -508,6 +517,7 @@ def find_close_names(word: str, among: list[str]) -> list[str]:
 
 
 def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+    """Return the default model of the first configured provider; raise `UserError` if none is."""
     if (found := _find_default_model(env, known)) is not None:
         return found
     raise UserError(
@@ -520,6 +530,7 @@ def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
 
 
 def _find_default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
+    """Find the first provider with a key or server address, and its default model."""
     for names in ("key_env", "url_env"):
         for provider, served in known.providers.items():
             given = served.key_env if names == "key_env" else (served.url_env,)

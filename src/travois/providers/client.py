@@ -227,6 +227,7 @@ async def _read_error_body(response: HttpResponse) -> bytes:
 
 
 async def _collect_body(response: HttpResponse, body: bytearray) -> bool:
+    """Read an error's body up to a limit; return False if the connection broke before."""
     try:
         async for chunk in response.chunks:
             body += chunk

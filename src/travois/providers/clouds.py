@@ -57,6 +57,7 @@ def _to_bedrock_request(request: Request, model: ModelCard) -> Request:
 
 
 def _to_vertex_request(request: Request, model: ModelCard) -> Request:
+    """Adapt a request for Vertex AI: the model goes in the path, the version in the body."""
     path = f"/publishers/anthropic/models/{escaped(model.id, safe='@')}:streamRawPredict"
     kept = tuple(header for header in request.headers if header[0] != "anthropic-version")
     body = _replace_model_with_version(request.body, model, b"vertex-2023-10-16")
@@ -66,6 +67,7 @@ def _to_vertex_request(request: Request, model: ModelCard) -> Request:
 def _replace_model_with_version(
     body: bytes, model: ModelCard, version: bytes, more: bytes = b""
 ) -> bytes:
+    """Replace the model in a request's body by the cloud's API version."""
     start = b'{"model":' + quote_json(model.id)
     assert body.startswith(start), body[:80]
     return b'{"anthropic_version":"' + version + b'"' + more + body[len(start) :]
@@ -95,6 +97,7 @@ class AwsEventStreamDecoder:
 
 
 def _read_message_size(data: bytes) -> int:
+    """Read the size of the next AWS event stream message; check its prelude."""
     size, _, check = unpack_from(">III", data)
     if crc32(data[:8]) != check or not PRELUDE_BYTES < size <= MAX_EVENT_BYTES:
         raise ApiError("garbled", "The stream is not an AWS event stream.")
@@ -102,6 +105,7 @@ def _read_message_size(data: bytes) -> int:
 
 
 def _decode_aws_message(message: bytes) -> list[SseEvent]:
+    """Decode an AWS event stream message from Bedrock; raise `ApiError` for an error."""
     (check,) = unpack_from(">I", message, len(message) - 4)
     if crc32(message[:-4]) != check:
         raise ApiError("garbled", "A message in the AWS event stream is damaged.")
@@ -135,6 +139,7 @@ def _decode_aws_headers(data: bytes) -> dict[str, str]:
 
 
 def _error_of_exception(headers: dict[str, str], payload: bytes) -> ApiError:
+    """Convert an exception message in Bedrock's stream to an `ApiError`."""
     name = headers.get(":exception-type") or headers.get(":error-code", "")
     words = re.sub(r'^\{"message":"(.*)"\}$', r"\1", payload.decode("utf-8", "replace"))
     said = words or headers.get(":error-message", "")

@@ -118,6 +118,7 @@ def _with_window(model: ModelCard, window: int) -> ModelCard:
 
 
 def _local_server_url(provider: str, environ: Mapping[str, str], among: Catalog | None) -> str:
+    """Return the URL of a local model server; empty if it cannot be resolved."""
     try:
         return resolve_endpoint(
             resolve_model(f"{provider}/any", environ, among=among), environ, among=among
@@ -157,6 +158,7 @@ async def _ollama_model_window(url: str, id: str) -> int:
 
 
 async def _list_llamacpp_models(url: str) -> WindowsByModel:
+    """List the models of a llama.cpp server with its context window."""
     props = await _request_json(url, "/props")
     sizes = as_object(props.get("default_generation_settings"))
     if not sizes:
@@ -180,6 +182,7 @@ async def _list_lmstudio_models(url: str) -> WindowsByModel:
 
 
 async def _list_vllm_models(url: str) -> WindowsByModel:
+    """List the models of a vLLM server that report a context window."""
     told = (as_object(row) for row in as_list((await _request_json(url, "/v1/models")).get("data")))
     return {
         row["id"]: read_count(row, "max_model_len")
@@ -215,6 +218,7 @@ async def _request_json(url: str, path: str, body: dict[str, str] | None = None)
 async def _exchange_json(
     line: HttpConnection, host: str, path: str, body: dict[str, str] | None
 ) -> dict[str, Any]:
+    """Send one request to a local model server and decode the JSON answer."""
     data = b"" if body is None else msgspec.json.encode(body)
     headers = [
         ("host", host),
@@ -255,6 +259,7 @@ async def explain_api_error(
 def _explain_auth_error(
     problem: ApiError, model: ModelCard, there: ModelEndpoint, *, served: Provider | None
 ) -> str:
+    """Explain a missing or rejected API key and how to correct it."""
     who = f"{model.provider} ({parse_target(there.url).host})"
     match there.key_source:
         case "none":
@@ -274,6 +279,7 @@ def _explain_auth_error(
 async def _explain_missing_model(
     problem: ApiError, model: ModelCard, there: ModelEndpoint, *, known: Catalog
 ) -> str:
+    """Explain that a provider lacks a model, and suggest similar ones."""
     is_own = model.provider in MODEL_LISTERS
     if is_own:
         ids = await list_installed_models(model.provider, there.url)
@@ -291,6 +297,7 @@ async def _explain_missing_model(
 
 
 def _explain_missing_server(problem: ApiError, served: Provider | None) -> str:
+    """Explain how to start a local model server that does not answer."""
     start = f"Start it with `{served.start}`" if served and served.start else "Start it"
     moved = f", or set {served.url_env} to its address" if served and served.url_env else ""
     return f"{problem.message}. {start}{moved}."

@@ -177,6 +177,7 @@ def parse_error_response(
 
 
 def _error_message(status: int, told: _ErrorBody, body: bytes) -> str:
+    """Return a provider's error message, with a hint if a web page came instead."""
     said = told.message or f"The server returned {status} without an error message."
     if not _is_web_page(status, body):
         return said
@@ -184,7 +185,7 @@ def _error_message(status: int, told: _ErrorBody, body: bytes) -> str:
 
 
 def _is_web_page(status: int, body: bytes) -> bool:
-    """Return whether a web server answered, which means that the base URL is wrong."""
+    """Return whether an error response is a web page, which means a wrong base URL."""
     return status in WRONG_ADDRESS_STATUSES and bool(
         re.search(HTML_PATTERN.encode(), body[:2000], re.IGNORECASE)
     )
@@ -225,6 +226,7 @@ class _ErrorNumbers(msgspec.Struct, frozen=True):
 
 
 def _parse_error_body(body: bytes) -> _ErrorBody:
+    """Parse the body of an error response: a JSON object, or else plain text."""
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -235,6 +237,7 @@ def _parse_error_body(body: bytes) -> _ErrorBody:
 
 
 def _parse_error_object(body: dict[str, Any]) -> _ErrorBody:
+    """Parse an error object in the shapes that different providers use."""
     error = as_object(body.get("error", body)) or {"message": body.get("error")}
     details, code = error.get("details"), error.get("code")
     detail = body.get("detail", error.get("detail"))
@@ -277,6 +280,7 @@ def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
 
 
 def _is_overflow(status: int, told: _ErrorBody) -> bool:
+    """Return whether an error means that the prompt does not fit the context window."""
     text = " ".join((told.message, *told.names)).lower()
     if status not in MESSAGE_STATUSES or re.search(NOT_OVERFLOW_PATTERN, text):
         return False
@@ -284,6 +288,7 @@ def _is_overflow(status: int, told: _ErrorBody) -> bool:
 
 
 def _match_message(message: str) -> tuple[ApiErrorKind, _ErrorNumbers] | None:
+    """Find the kind of an error by known patterns of its message."""
     for pattern, kind in MESSAGE_PATTERNS:
         match = re.search(pattern, message, re.IGNORECASE | re.DOTALL)
         if match is not None:
@@ -299,6 +304,7 @@ def _remaining_output(found: _ErrorNumbers) -> tuple[ApiErrorKind, _ErrorNumbers
 
 
 def _find_overflow_sizes(message: str) -> _ErrorNumbers:
+    """Find the prompt size and the limit in the message of a context overflow."""
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", message)
     for pattern in OVERFLOW_SIZE_PATTERNS:
         match = re.search(pattern, plain, re.IGNORECASE | re.DOTALL)
@@ -308,6 +314,7 @@ def _find_overflow_sizes(message: str) -> _ErrorNumbers:
 
 
 def _numbers_of_match(match: re.Match[str]) -> _ErrorNumbers:
+    """Return the token counts and the field that an error message pattern captured."""
     groups = match.groupdict()
     return _ErrorNumbers(
         tokens=int(groups.get("tokens") or 0),
@@ -333,6 +340,7 @@ def _google_retry_delay(details: object) -> float | None:
 
 
 def _retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
+    """Return the seconds to wait that a response's `retry-after` headers ask for."""
     millis = _parse_seconds(headers.get("retry-after-ms", ""))
     if millis is not None:
         return millis / 1000
@@ -346,6 +354,7 @@ def _parse_seconds(text: str) -> float | None:
 
 
 def _seconds_until(date: str, *, now: float) -> float | None:
+    """Return the seconds until an HTTP date; None if it is invalid."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):

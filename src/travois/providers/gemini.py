@@ -157,6 +157,7 @@ def _build_gemini_head(epoch: Epoch) -> RequestHead:
 
 
 def _encode_gemini_tool(tool: ToolSpec) -> bytes:
+    """Encode a tool definition for Gemini."""
     name, said, schema = (
         quote_json(tool.name),
         quote_json(tool.description),
@@ -166,6 +167,7 @@ def _encode_gemini_tool(tool: ToolSpec) -> bytes:
 
 
 def _encode_function_response(fact: Result, call: Call) -> bytes:
+    """Encode a tool result as a `functionResponse` part for Gemini."""
     told = [
         b if isinstance(b, Text) else Text(media_placeholder(b, "see below")) for b in fact.content
     ]
@@ -181,6 +183,7 @@ def _encode_function_response(fact: Result, call: Call) -> bytes:
 
 
 def _encode_gemini_reply(fact: Assistant, *, before: str) -> Iterator[RequestPart]:
+    """Encode an earlier reply as parts for Gemini, with user turns where it needs them."""
     parts = list(_encode_gemini_parts(fact.content))
     if parts and not before:
         yield RequestPart("user", _encode_text_part(STARTED_EARLIER_TEXT))
@@ -221,6 +224,7 @@ def _flush_part_members(beside: bytes) -> Iterator[bytes]:
 
 
 def _encode_function_call(call: Call, *, first: bool) -> bytes:
+    """Encode a tool call as a `functionCall` part for Gemini, with its signature."""
     name, args = quote_json(make_legal_tool_name(call.name)), ensure_json_object(call.args)
     said = b'{"functionCall":{%s"name":%s,"args":%s}' % (_encode_call_id_member(call), name, args)
     made = _gemini_call_members(call)
@@ -414,6 +418,7 @@ def _decode_gemini_parts(data: bytes) -> list[JsonMembers]:
 
 
 def _decode_function_call(part: JsonMembers, made: str) -> Call:
+    """Decode a `functionCall` part of a Gemini reply as a tool call."""
     inside = split_members(bytes(part["functionCall"]))
     signature = {k: v for k, v in part.items() if k == "thoughtSignature"}
     named = {k: v for k, v in inside.items() if k == "id" and len(bytes(v)) > len('""')}
@@ -427,6 +432,7 @@ def _decode_function_call(part: JsonMembers, made: str) -> Call:
 
 
 def _blocks_of_run(said: _TextRun | AnyBlock) -> Iterator[AnyBlock]:
+    """Return the blocks of a text run in a Gemini reply; any other block stays as it is."""
     if isinstance(said, _TextRun):
         yield from said.build_blocks()
     else:

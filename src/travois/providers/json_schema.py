@@ -78,6 +78,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_whole_number(value: object) -> bool:
+    """Return whether a JSON value is a whole number; 1.0 counts, true does not."""
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -114,6 +115,7 @@ def find_schema_flaws(
 def _check_value(
     value: object, schema: object, at: str, *, check: SchemaCheck, depth: int
 ) -> Iterator[str]:
+    """Check a value of tool arguments against a JSON schema; yield each flaw."""
     if schema is False:
         yield f"{at or '/'} is not allowed"
     rules = as_object(schema)
@@ -139,7 +141,7 @@ CheckInner = Callable[[object, object, str], Iterator[str]]
 
 
 def _check_scalar(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
-    """Check the rules that need no look inside."""
+    """Check a value against the type, choices and bounds of its schema."""
     wanted = rules.get("type")
     kinds = [wanted] if isinstance(wanted, str) else as_list(wanted)
     known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPE_CHECKS]
@@ -156,6 +158,7 @@ def _check_scalar(value: object, rules: dict[str, Any], at: str) -> Iterator[str
 
 
 def _check_pattern(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+    """Check a string against the pattern of its schema."""
     pattern = rules.get("pattern")
     if isinstance(value, str) and isinstance(pattern, str) and not _matches_pattern(pattern, value):
         yield f"{at} must match {pattern}"
@@ -164,6 +167,7 @@ def _check_pattern(value: object, rules: dict[str, Any], at: str) -> Iterator[st
 def _check_bounds(
     size: Any, rules: dict[str, Any], at: str, names: tuple[str, str], unit: str
 ) -> Iterator[str]:
+    """Check a size or number against the lower and upper bound of its schema."""
     low, high = (rules.get(name) for name in names)
     if _is_number(low) and size < low:
         yield f"{at} must be at least {low} {unit}".rstrip()
@@ -174,6 +178,7 @@ def _check_bounds(
 def _check_members(
     value: dict[str, Any], rules: dict[str, Any], at: str, within: CheckInner
 ) -> Iterator[str]:
+    """Check the members of an object against its schema, including missing ones."""
     known = as_object(rules.get("properties"))
     closed = rules.get("additionalProperties") is False and "patternProperties" not in rules
     wanted = [name for name in as_list(rules.get("required")) if isinstance(name, str)]
@@ -190,6 +195,7 @@ def _check_members(
 def _check_items(
     value: list[Any], rules: dict[str, Any], at: str, within: CheckInner
 ) -> Iterator[str]:
+    """Check the items of an array against its schema."""
     yield from _check_bounds(len(value), rules, at or "/", ("minItems", "maxItems"), "items")
     first = as_list(rules.get("prefixItems"))
     for number, inner in enumerate(value):
@@ -200,6 +206,7 @@ def _check_items(
 def _check_choices(
     value: object, rules: dict[str, Any], at: str, within: CheckInner
 ) -> Iterator[str]:
+    """Check a value against `allOf`, `anyOf` and `oneOf` of its schema."""
     for rule in as_list(rules.get("allOf")):
         yield from within(value, rule, at)
     for name in ("anyOf", "oneOf"):
@@ -223,6 +230,7 @@ def _is_same_value(one: object, other: object) -> bool:
 
 
 def _matches_pattern(pattern: str, text: str) -> bool:
+    """Return whether a schema's pattern matches a text; an invalid pattern matches all."""
     try:
         return re.search(pattern, text) is not None
     except re.error:

@@ -237,6 +237,7 @@ def _build_chat_head(epoch: Epoch) -> RequestHead:
 
 
 def _encode_chat_options(model: ModelCard) -> bytes:
+    """Encode the options of a chat completion, as far as the server accepts them."""
     options = b""
     if "no-stream-options" not in model.quirks:
         options += b',"stream_options":{"include_usage":true}'
@@ -395,6 +396,7 @@ def split_text_calls(text: str, *, reply: str) -> tuple[str, tuple[Call, ...]]:
 
 
 def _parse_text_calls(text: str) -> list[dict[str, Any]]:
+    """Parse tool calls that a model wrote as JSON text; empty if it is anything else."""
     try:
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -404,6 +406,7 @@ def _parse_text_calls(text: str) -> list[dict[str, Any]]:
 
 
 def _build_text_call(call: dict[str, Any], *, reply: str, index: int) -> Call:
+    """Build a tool call from one that a model wrote as JSON text."""
     args = call.get("arguments", call.get("parameters"))
     text = args if isinstance(args, str) else msgspec.json.encode(args or {}).decode()
     return Call(make_call_id(reply, index), call["name"], text)
@@ -603,6 +606,7 @@ def _split_thoughts(content: object) -> tuple[str, str]:
 
 
 def _call_deltas(delta: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tool calls in a streamed delta; the old `function_call` counts as one."""
     if delta.get("function_call"):
         return [{"function": delta["function_call"]}]
     return [as_object(call) for call in as_list(delta.get("tool_calls"))]

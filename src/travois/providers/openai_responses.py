@@ -155,7 +155,7 @@ def _build_responses_head(epoch: Epoch) -> RequestHead:
 
 
 def _encode_responses_options(model: ModelCard, opening: bytes) -> bytes:
-    """What a server may refuse; the key leads requests with one head to one cache."""
+    """Encode options that some servers refuse, among them the key of the prompt cache."""
     options = b""
     if "no-include" not in model.quirks:
         options += b',"include":["reasoning.encrypted_content"]'
@@ -169,6 +169,7 @@ def _encode_responses_options(model: ModelCard, opening: bytes) -> bytes:
 
 
 def _encode_responses_tool(tool: ToolSpec) -> bytes:
+    """Encode a tool definition for the Responses API; one with a grammar is custom."""
     name, said, schema = (
         quote_json(tool.name),
         quote_json(tool.description),
@@ -196,6 +197,7 @@ def _encode_responses_reply(fact: Assistant, *, before: str) -> Iterator[Request
 
 
 def _encode_output_items(content: tuple[AnyBlock, ...]) -> Iterator[RequestPart]:
+    """Encode the blocks of an earlier reply as items of the Responses API."""
     beside = b""
     for block in content:
         match block:
@@ -221,6 +223,7 @@ def _encode_assistant_message(text: str, beside: bytes) -> bytes:
 
 
 def _encode_responses_call(call: Call) -> bytes:
+    """Encode a tool call for the Responses API, as plain text if it came as such."""
     id, name = quote_json(_responses_call_id(call.id)), quote_json(make_legal_tool_name(call.name))
     if is_freeform_call(call):
         text = quote_json(msgspec.json.decode(call.args, type=dict[str, str])[FREEFORM_ARGUMENT])
@@ -357,6 +360,7 @@ class ResponsesReplyParser:
 
 
 def _begin_item_block(index: int, item: dict[str, Any]) -> BlockBegan:
+    """Return the delta that opens a block for an output item of the Responses API."""
     kind = RESPONSES_ITEM_KINDS.get(as_string(item.get("type")), "other")
     return BlockBegan(
         index, kind, id=as_string(item.get("call_id")), name=as_string(item.get("name"))
@@ -405,6 +409,7 @@ def _refusal_text(items: dict[int, bytes]) -> str:
 
 
 def _message_parts(items: dict[int, bytes]) -> list[object]:
+    """Return the content parts of all output items of a Responses API reply."""
     return [
         part
         for data in items.values()

@@ -161,6 +161,7 @@ def _make_call_ids_unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[An
 
 
 def _rename_call(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
+    """Give a tool call another ID if its own is missing or already taken in the session."""
     if not isinstance(block, Call):
         return block
     id, number = block.id or "call_0", len(taken)

@@ -122,6 +122,7 @@ def _fill_query(text: str, query: str) -> str:
 
 
 def _parse_search_hits(at: SearchEndpoint, body: bytes) -> list[SearchHit]:
+    """Parse the results in the answer of the user's search endpoint."""
     try:
         found = _value_at_path(msgspec.json.decode(body), at.results)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

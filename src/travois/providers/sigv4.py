@@ -93,6 +93,7 @@ def _canonical_query(url: str) -> str:
 
 
 def _signing_key(by: AwsCredentials, day: str, scope: SigningScope) -> bytes:
+    """Derive the AWS signing key for a day, region and service."""
     key = f"AWS4{by.secret}".encode()
     for word in (day, scope.region, scope.service, "aws4_request"):
         key = hmac.new(key, word.encode(), sha256).digest()

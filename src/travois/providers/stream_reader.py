@@ -21,7 +21,7 @@ class ReplyReader(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the reply is complete, though the body may go on."""
+        """Return whether the reply is complete, though the body may go on."""
         ...
 
     def feed(self, chunk: bytes) -> list[StreamDelta]:
@@ -89,7 +89,7 @@ class StreamReader:
 
     @property
     def done(self) -> bool:
-        """Whether the reply is complete, though the body may go on."""
+        """Return whether the reply is complete, though the body may go on."""
         return self._growing.done
 
     def feed(self, chunk: bytes) -> list[StreamDelta]:

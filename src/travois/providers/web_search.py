@@ -89,6 +89,7 @@ def collect_grounding_hits(metadata: dict[str, Any]) -> Iterator[SearchHit]:
 
 
 def _hit_of_row(row: dict[str, Any], *, text: object = "", date: object = "") -> SearchHit:
+    """Build a web search result from a row of a provider's reply."""
     return SearchHit(
         as_string(row.get("url")), as_string(row.get("title")), as_string(text), as_string(date)
     )

@@ -27,7 +27,7 @@ PROXY_VARIABLES = (
 
 
 def main() -> None:
-    """`bridge.py FD PROGRAM WORD...`: FD leads to the proxy."""
+    """Connect a sandboxed program to the network proxy: `bridge.py FD PROGRAM WORD...`."""
     fd, *argv = sys.argv[1:]
     outside, listener = _socket.socket(fileno=int(fd)), _socket.socket()
     listener.bind(("127.0.0.1", 0))

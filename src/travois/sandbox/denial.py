@@ -85,7 +85,7 @@ class DiskAccess(Protocol):
 
     @property
     def is_root(self) -> bool:
-        """Whether the user is root, whom file permissions do not bind."""
+        """True if the user is root, whom file permissions do not bind."""
         ...
 
     def resolve(self, path: str) -> str:

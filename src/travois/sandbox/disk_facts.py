@@ -14,7 +14,7 @@ class LocalDisk:
 
     @property
     def is_root(self) -> bool:
-        """Whether the user is root, whom file permissions do not bind."""
+        """True if the user is root, whom file permissions do not bind."""
         return os.geteuid() == 0
 
     def resolve(self, path: str) -> str:

@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """`enter.py USER NETWORK PROGRAM WORD...`: the first two are namespace files."""
+    """Enter network namespaces and run a program: `enter.py USER NETWORK PROGRAM WORD...`."""
     user, network, *argv = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     try:

@@ -89,6 +89,7 @@ def find_covered_places() -> tuple[str, ...]:
 
 
 def _should_cover(entry: os.DirEntry[str]) -> bool:
+    """Return whether the sandbox hides this entry of `/`: a folder, or a file not all may read."""
     if entry.is_symlink():
         return False
     return entry.is_dir() or not _is_world_readable(entry)
@@ -115,6 +116,7 @@ def _find_closed_paths(folder: str, depth: int) -> Iterator[str]:
 
 
 def _is_world_readable(entry: os.DirEntry[str]) -> bool:
+    """Return whether everybody may read a file, so that the sandbox need not hide it."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
@@ -203,6 +205,7 @@ def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
 
 
 def _expand_git_path(name: str, folder: str, home: str) -> str:
+    """Return the absolute path that a git setting names, relative to the home or its folder."""
     return normalize_path(
         os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(folder, name)
     )
@@ -285,6 +288,7 @@ def real_path(path: str) -> str:
 
 
 def _resolve_cached(path: str, known: dict[str, str]) -> str:
+    """Resolve the links of a path like realpath, caching each folder on the way."""
     if path in ("/", "//"):
         return path
     if path not in known:

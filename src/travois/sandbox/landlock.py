@@ -331,6 +331,7 @@ def _syscall(*args: object) -> int:
 
 
 def _raise_on_error(result: int) -> int:
+    """Return the result of a system call; raise OSError if it is negative."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -16,7 +16,7 @@ MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
 def main() -> None:
-    """`launch.py LAYERS FOLDER... -- PROGRAM WORD...`."""
+    """Mount overlay layers and run a program: `launch.py LAYERS FOLDER... -- PROGRAM WORD...`."""
     layers, *words = sys.argv[1:]
     cut = words.index("--")
     folders, argv = words[:cut], words[cut + 1 :]
@@ -48,6 +48,7 @@ def _unshare_mounts(libc: ctypes.CDLL) -> None:
 
 
 def _mount_overlay(libc: ctypes.CDLL, folder: str, layer: str) -> None:
+    """Mount a throw-away overlay layer over a folder."""
     # By descriptor, since a path may contain the characters that separate options.
     paths = (folder, f"{layer}/upper", f"{layer}/work")
     lower, upper, work = (f"/proc/self/fd/{os.open(path, os.O_PATH)}" for path in paths)
@@ -61,6 +62,7 @@ def _write_proc_self(name: str, text: str) -> None:
 
 
 def _raise_if_failed(failed: int) -> None:
+    """Raise OSError from errno if a system call reported failure."""
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -136,6 +136,7 @@ def _is_hop_header(line: bytes) -> bool:
 
 
 def _split_host_port(text: bytes, port: int) -> tuple[bytes, int]:
+    """Split a validated `host:port` of a proxy request; use the default port if none is given."""
     found = HOST_AND_PORT.fullmatch(text)
     assert found is not None
     return found[1], int(found[2] or port)
@@ -380,6 +381,7 @@ async def dial_first(host: str, addresses: Iterable[str], port: int) -> TcpStrea
 
 
 async def _accept_client(listener: socket.socket) -> TcpStream:
+    """Accept the next client of the sandbox's network proxy, retrying after errors."""
     while True:
         await anyio.wait_readable(listener)
         try:

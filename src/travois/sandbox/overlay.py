@@ -50,7 +50,7 @@ class OverlayEntry(msgspec.Struct, frozen=True):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder itself, not an entry in one."""
+        """True if it is a folder itself, not an entry in one."""
         found = self.after or self.before
         return found is not None and stat.S_ISDIR(found.st_mode)
 
@@ -65,7 +65,7 @@ class OverlayLayers(msgspec.Struct, frozen=True):
     """Locked as long as somebody may want the layers: unlocked layers are swept away."""
 
     def launch_prefix(self) -> tuple[str, ...]:
-        """Return the words before a program that make it see the layers."""
+        """Return the words to put before a command so that it works on the overlay layers."""
         python = os.path.realpath(sys.executable)
         return (python, "-I", "-S", launch.__file__, self.place, *self.folders, "--")
 
@@ -164,6 +164,7 @@ def _compare_folder(upper: str, real: str) -> Iterator[OverlayEntry]:
 
 
 def _list_removed(path: str, before: os.stat_result | None) -> Iterator[OverlayEntry]:
+    """Yield a path that a tried command removed, with everything that was in it."""
     if before is None:
         return
     yield OverlayEntry(path, before=before)
@@ -215,6 +216,7 @@ def read_user_attributes(path: str) -> Mapping[str, bytes]:
 
 
 def _list_attributes(path: str) -> list[str]:
+    """List the names of a file's extended attributes; empty if they cannot be read."""
     try:
         return os.listxattr(path, follow_symlinks=False)
     except OSError:
@@ -287,6 +289,7 @@ def _chmod_folder(path: str, mode: int) -> None:
 
 
 def _delete_real(mark: OverlayEntry) -> None:
+    """Delete the real path that a tried command removed, when its changes are kept."""
     with open_parent(mark.path) as place:
         _check_still_same(place, mark)
         remove = os.rmdir if mark.is_folder else os.unlink
@@ -352,6 +355,7 @@ def _write_draft(
 
 
 def _copy_to_draft(source: str, draft: OpenedPath) -> None:
+    """Copy a file with its user attributes to a draft that will replace the real one."""
     fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with open(fd, "wb") as target, open(source, "rb") as file:
         copyfileobj(file, target, 1024 * 1024)
@@ -379,6 +383,7 @@ def _inode_key(found: os.stat_result) -> tuple[int, int]:
 
 
 def _file_identity(found: os.stat_result) -> tuple[int, ...]:
+    """Return the metadata that shows whether a real file is unchanged since a try began."""
     if stat.S_ISDIR(found.st_mode):
         return (found.st_ino, stat.S_IFMT(found.st_mode), 0)
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

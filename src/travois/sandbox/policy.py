@@ -319,6 +319,7 @@ def _is_excluded(bounds: SandboxPolicy, use: ToolUse) -> bool:
 
 
 def _matches_excluded(step: CommandStep, patterns: tuple[str, ...]) -> bool:
+    """Return whether a step matches a pattern of commands that run outside the sandbox."""
     return any(
         what == text or pattern_fits_text(what, text) or pattern_fits_text(f"{what}:*", text)
         for what in patterns
@@ -368,13 +369,13 @@ def find_held_back_path(bounds: SandboxPolicy, guard: Permissions, use: ToolUse)
 
 
 def _only_writes(use: ToolUse) -> bool:
-    """Return whether no step of the line could do more than its words show."""
+    """Return whether all that the command lines may do is visible in their words."""
     steps = (step for plan in use.plans for step in plan.steps)
     return not any(plan.unclear for plan in use.plans) and all(map(is_transparent_step, steps))
 
 
 def is_transparent_step(step: CommandStep) -> bool:
-    """Return whether a step does nothing but what its words show."""
+    """Return whether a step of a command line does nothing but what its words show."""
     config = step.name == "git" and git_subcommand(step) == "config"
     return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 
@@ -470,6 +471,7 @@ def _asks_for_network(access: Access) -> bool:
 
 
 def _uses_network(step: CommandStep) -> bool:
+    """Return whether a step of a command line is a network program or git's network commands."""
     return (
         git_subcommand(step) in GIT_NETWORK_COMMANDS
         if step.name == "git"

@@ -62,7 +62,7 @@ class SandboxSupport(msgspec.Struct, frozen=True):
 
     @property
     def shares_loopback(self) -> bool:
-        """Whether the commands of a session can share a network."""
+        """True if the commands of a session can share a network."""
         return any(check.name == LOOPBACK_CHECK and check.works for check in self.checks)
 
 
@@ -173,6 +173,7 @@ def _read_process_status() -> list[str]:
 
 
 def _check_bwrap(path: str) -> SandboxCheck:
+    """Report whether bubblewrap is installed, or the command that installs it."""
     if not path:
         return SandboxCheck(
             "bubblewrap", works=False, why="it is not installed", fix=_find_install_command()
@@ -182,6 +183,7 @@ def _check_bwrap(path: str) -> SandboxCheck:
 
 
 def _find_install_command() -> str:
+    """Return the command that installs bubblewrap on this Linux distribution."""
     with suppress(OSError):
         release = Path("/etc/os-release").read_text()
         return next((line for name, line in INSTALL_COMMANDS.items() if name in release), "")

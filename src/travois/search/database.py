@@ -130,6 +130,7 @@ class IndexFile:
 
 
 def _connect_sqlite(name: str) -> sqlite3.Connection:
+    """Open the SQLite file of a search index."""
     return sqlite3.connect(
         name, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -152,6 +153,7 @@ def _create_tables(base: sqlite3.Connection) -> None:
 
 
 def _file_inode(path: Path) -> int:
+    """Return the inode of the index file, to notice when it is replaced; -1 if missing."""
     try:
         return path.stat().st_ino
     except OSError:

@@ -57,12 +57,14 @@ class StaticEmbedder:
 
 
 def _load_static_table() -> tuple[WordPieceTokenizer, bytes]:
+    """Load the tokenizer and the table of the static text embeddings."""
     folder = Path(__file__).parent
     pieces = (folder / STATIC_PIECES_FILE).read_text("utf-8").splitlines()
     return WordPieceTokenizer(pieces), (folder / STATIC_TABLE_FILE).read_bytes()
 
 
 def _sum_table_rows(table: bytes, numbers: Sequence[int], *, size: int) -> bytes:
+    """Sum the rows of a text's word pieces in the static table to a unit vector."""
     width = 1 + size // 2
     found = [table[number * width : (number + 1) * width] for number in numbers]
     scales = [row[0] for row in found]
@@ -225,6 +227,7 @@ def _batch_by_length(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _load_net(folder: Path) -> tuple[WordPieceTokenizer, MiniLmNet]:
+    """Load the tokenizer and weights of the MiniLM model."""
     from travois.search.minilm import MiniLmNet, use_one_blas_thread
 
     use_one_blas_thread()

@@ -29,7 +29,7 @@ class SearchIndex:
 
     @property
     def has_embedder(self) -> bool:
-        """Whether documents are found by meaning, too."""
+        """Return whether documents are found by meaning, too."""
         return self._embedder is not None
 
     def close(self) -> None:

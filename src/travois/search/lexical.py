@@ -222,6 +222,7 @@ def _stem_word(word: str) -> tuple[str, ...]:
 
 
 def _strip_plural(word: str) -> str:
+    """Strip the plural ending of a word for the search index."""
     if word.endswith(SINGULAR_ENDINGS):
         return word
     for ending, instead in PLURAL_ENDINGS:

@@ -115,6 +115,7 @@ def use_one_blas_thread() -> None:
 
 
 def _group_by_length(texts: Sequence[Sequence[int]]) -> list[EqualLengthRun]:
+    """Group consecutive texts of equal length, to be embedded together."""
     runs: list[EqualLengthRun] = []
     start = 0
     for length, same in groupby(map(len, texts)):
@@ -138,6 +139,7 @@ def _apply_attention(looks: Matrix, runs: Sequence[EqualLengthRun]) -> Matrix:
 
 
 def _apply_gelu(rows: Matrix) -> Matrix:
+    """Apply the GELU activation (tanh approximation) to a matrix."""
     bent = rows * rows
     bent *= np.float32(0.044715 * 0.7978845608)
     bent += np.float32(0.7978845608)
@@ -150,6 +152,7 @@ def _apply_gelu(rows: Matrix) -> Matrix:
 
 
 def _load_layer(tensors: dict[str, Matrix], lead: str) -> EncoderLayer:
+    """Load the weights of one encoder layer of MiniLM."""
     asks, keys, tells = (
         _load_linear(tensors, f"{lead}attention.self.{name}") for name in ("query", "key", "value")
     )

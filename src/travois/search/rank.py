@@ -106,6 +106,7 @@ def _query_meaning(
 
 
 def _select_rows(base: sqlite3.Connection, numbers: Iterable[int]) -> RowsByNumber:
+    """Select the documents with these numbers from the search index."""
     wanted = list(numbers)
     places = ",".join("?" * len(wanted))
     return _decode_rows(
@@ -146,6 +147,7 @@ def _row_cosines(sense: QueryMeaning | None, rows: Sequence[DocumentRow]) -> lis
 def _build_candidate(
     query: SearchQuery, document: SearchDocument, text: str, *, cosine: float | None
 ) -> SearchCandidate:
+    """Build a search candidate with its BM25 score and its cosine."""
     words = tuple(text.split())
     there = {word: weight for word, weight in query.rarity.items() if word in text}
     return SearchCandidate(
@@ -239,6 +241,7 @@ def _read_units_ago(found: re.Match[str], today: datetime) -> TimeSpan:
 
 
 def _read_last_unit(found: re.Match[str], today: datetime) -> TimeSpan:
+    """Read "last week" or "this month" in a query as a generous time span."""
     unit = UNIT_DAYS[found["unit"].lower()]
     return _span_of_days(
         today - timedelta(2 * unit if found["which"].lower() == "last" else unit), 2 * unit
@@ -250,6 +253,7 @@ def _read_yesterday(found: re.Match[str], today: datetime) -> TimeSpan:
 
 
 def _month_number(name: str) -> int:
+    """Return the number of a month, given as digits or a name."""
     if name.isdecimal():
         return int(name)
     return next(at for at, month in enumerate(MONTH_NAMES, 1) if month.startswith(name[:3].lower()))
@@ -399,7 +403,7 @@ def _score_circumstances(
 
 
 def _speakers_in_query(query: SearchQuery, candidates: Sequence[SearchCandidate]) -> frozenset[str]:
-    """Return the speakers that the query names; those in small letters are roles."""
+    """Return the speakers that a query names; lower-case ones are roles."""
     speakers = {one.document.who for one in candidates if one.document.who[:1].isupper()}
     return frozenset(who for who in speakers if set(split_index_terms(who)) <= set(query.words))
 

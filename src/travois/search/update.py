@@ -110,6 +110,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def _clean_document(document: SearchDocument) -> SearchDocument:
+    """Replace lone surrogates in all texts of a document for the search index."""
     return SearchDocument(
         *(
             replace_surrogates(document.id),
@@ -128,6 +129,7 @@ def _clean_document(document: SearchDocument) -> SearchDocument:
 def _find_changed_documents(
     base: sqlite3.Connection, collection: SearchCollection, drafts: Mapping[str, SearchDocument]
 ) -> list[tuple[SearchDocument, bytes]]:
+    """Find the documents whose content differs from that in the index."""
     places = ",".join("?" * len(drafts))
     known: dict[str, bytes] = dict(
         base.execute(
@@ -148,6 +150,7 @@ def _write_document(
     *,
     digest: bytes,
 ) -> None:
+    """Insert a document and its words into the search index."""
     found = [*split_index_terms(document.title) * 2, *split_index_terms(document.text)]
     text = " ".join(found)
     number = base.execute(
@@ -166,6 +169,7 @@ def _write_document(
 def _erase_documents(
     base: sqlite3.Connection, collection: SearchCollection, ids: Iterable[str]
 ) -> int:
+    """Delete documents with their words and vectors; return how many were there."""
     erased = 0
     places: list[vector_cells.CellPosition] = []
     for id in map(replace_surrogates, ids):
@@ -189,6 +193,7 @@ def _erase_documents(
 def _update_counts(
     base: sqlite3.Connection, collection: SearchCollection, *, documents: int, words: int
 ) -> None:
+    """Update the counts of documents and words of a collection."""
     base.execute(
         "update collection set documents = documents + ?, words = words + ? where number = ?",
         (documents, words, collection.number),

@@ -50,6 +50,7 @@ def clear_vectors(base: sqlite3.Connection, collection: int) -> None:
 
 
 def _load_cell(base: sqlite3.Connection, collection: int, cell: int) -> tuple[array[int], bytes]:
+    """Load the document numbers and vector codes of one cell."""
     row: tuple[bytes, bytes] | None = base.execute(
         "select numbers, codes from block where collection = ? and cell = ?", (collection, cell)
     ).fetchone()
@@ -64,6 +65,7 @@ def _save_cell(
     numbers: array[int],
     codes: Sequence[bytes],
 ) -> None:
+    """Save the document numbers and vector codes of one cell."""
     base.execute(
         "insert or replace into block values (?, ?, ?, ?)",
         (collection, cell, numbers.tobytes(), b"".join(codes)),

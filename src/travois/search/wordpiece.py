@@ -65,6 +65,7 @@ def normalize_for_bert(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _fold_character(char: str) -> str:
+    """Return a character as BERT's tokenizer expects it: lower case, spaced or dropped."""
     kind = category(char)
     if char in "\t\n\r" or char.isspace():
         return " "

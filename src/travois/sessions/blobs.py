@@ -67,7 +67,7 @@ def _os_error_reason(error: OSError) -> str:
 
 
 def folder_size(folder: Path) -> int:
-    """Return how many bytes a folder holds."""
+    """Return the number of bytes in a folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -124,5 +124,5 @@ class BlobStore:
 
 
 def hash_blob(data: bytes) -> str:
-    """Return the name of some bytes: their digest."""
+    """Return the digest that names these bytes in the blob store."""
     return blake2b(data, digest_size=32).hexdigest()

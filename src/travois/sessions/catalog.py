@@ -100,7 +100,7 @@ def list_session_folders(home: TravoisHome, keys: Iterable[str] | None = None) -
 def _find_logs(
     home: TravoisHome, keys: Iterable[str] | None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the place of each session with a log below the sessions folder, and the log's stat."""
+    """Yield each session with a log below the sessions folder, with the file status of the log."""
     top = str(home.sessions)
     keys = _list_names(top) if keys is None else dict.fromkeys(keys)
     for place in (f"{key}/{name}" for key in keys for name in _list_names(f"{top}/{key}")):
@@ -164,6 +164,7 @@ def summarise_session(folder: Path) -> SessionSummary:
 
 
 def _load_summary(folder: Path, size: int) -> SessionSummary | None:
+    """Load the cached summary of a session; None if it is missing or does not fit the log."""
     try:
         known = msgspec.json.decode((folder / SUMMARY_CACHE_FILE).read_bytes(), type=SessionSummary)
     except (OSError, ValueError):
@@ -196,7 +197,7 @@ def _read_line_blocks(file: BinaryIO, offset: int) -> Iterator[bytes]:
 
 
 def _add_block(summary: SessionSummary, block: bytes) -> SessionSummary:
-    """Update a summary with more lines. No string in a line can hold the bytes looked for."""
+    """Update a session summary with more lines of the log."""
     last = _decode_line(block[block.rfind(b"\n", 0, -1) + 1 :])
     return msgspec.structs.replace(
         summary,
@@ -209,6 +210,7 @@ def _add_block(summary: SessionSummary, block: bytes) -> SessionSummary:
 
 
 def _find_last_name(block: bytes) -> str:
+    """Find the last name given to a session in a block of its log."""
     end = len(block)
     while (at := block.rfind(NAME_FACT, 0, end)) >= 0:
         entry = _decode_line(_line_at(block, at))
@@ -219,6 +221,7 @@ def _find_last_name(block: bytes) -> str:
 
 
 def _find_first_prompt(block: bytes) -> str:
+    """Find the user's first message in a block of a session log, shortened for the list."""
     at = -1
     while (at := block.find(USER_FACT, at + 1)) >= 0:
         entry = _decode_line(_line_at(block, at))
@@ -237,6 +240,7 @@ def _line_at(block: bytes, at: int) -> bytes:
 
 
 def _decode_line(text: bytes) -> Entry | None:
+    """Decode one line of a session log for the catalogue; None if it is damaged or unknown."""
     found, _ = log_line.split_records(text)
     try:
         return log_line.decode_record(found[-1]) if found else None
@@ -245,6 +249,7 @@ def _decode_line(text: bytes) -> Entry | None:
 
 
 def _list_names(folder: str) -> list[str]:
+    """List the names in a sessions folder; empty if there is none."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -261,6 +266,7 @@ def _sessions_named(among: list[Path], text: str) -> list[Path]:
 
 
 def _make_ambiguous_error(text: str, found: list[Path]) -> UserError:
+    """Build the error for a session name that matches several, listing the latest."""
     some = sorted(map(summarise_session, found), key=lambda summary: -summary.updated)[:5]
     listed = "".join(f"\n  {summary.id}  {summary.title[:60]}" for summary in some)
     return UserError(f"{text!r} matches {len(found)} sessions", fix=f"Name one by its id:{listed}")
@@ -371,6 +377,7 @@ def session_size(home: TravoisHome, summary: SessionSummary) -> int:
 
 
 def _blob_names_in(logs: Iterable[Path]) -> Iterator[str]:
+    """Yield the names of the blobs that session logs refer to."""
     for path in logs:
         with path.open("rb") as file:
             for text in file:
@@ -378,12 +385,14 @@ def _blob_names_in(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def _delete_file(path: Path) -> int:
+    """Delete a file and return the bytes that this frees."""
     freed = path.stat().st_size
     path.unlink(missing_ok=True)
     return freed
 
 
 def _find_free_path(path: Path) -> Path:
+    """Return the path itself or, if it exists, the first numbered one that is free."""
     number, goal = 1, path
     while goal.exists():
         number, goal = number + 1, path.with_name(f"{path.name}-{number + 1}")

@@ -67,6 +67,7 @@ def delete_checkpoint(folder: Path) -> None:
 
 
 def _decode_checkpoint(data: bytes) -> LogCheckpoint | None:
+    """Decode a session checkpoint; None if it is damaged or from another version."""
     body, end = memoryview(data)[:-4], data[-4:]
     if len(end) < 4 or crc32(body).to_bytes(4, "big") != end:
         return None

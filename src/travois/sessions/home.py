@@ -237,6 +237,7 @@ def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
 
 
 def _first_commit(root: str) -> str:
+    """Return a project id from git's first commit, or the path if that is slow; empty if none."""
     import subprocess
 
     command = (*SAFE_GIT, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
@@ -315,6 +316,7 @@ def _record_name(path: str) -> str:
 
 
 def _load_record(home: TravoisHome, name: str) -> FolderRecord | None:
+    """Load the record of a project folder; None if it is missing or invalid."""
     try:
         return msgspec.json.decode((home.projects / name).read_bytes(), type=FolderRecord)
     except (OSError, ValueError):
@@ -334,6 +336,7 @@ def _delete_record(home: TravoisHome, name: str) -> None:
 
 
 def _read_small_file(path: str) -> str:
+    """Read the first 4096 characters of a git file; empty if it is unreadable."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(4096)

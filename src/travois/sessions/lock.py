@@ -92,6 +92,7 @@ def _lock_or_claim(fd: int, path: Path) -> Path | None:
 
 
 def _create_claim(path: Path) -> Path:
+    """Create the claim file of a session lock; raise if another living process holds it."""
     claim = _claim_path(path)
     if (other := _find_living_holder(claim)) is not None:
         raise _make_in_use_error(path, other)
@@ -128,6 +129,7 @@ def is_alive(other: LockHolder) -> bool:
 
 
 def _is_pid_in_use(pid: int) -> bool:
+    """Return whether a process with this id exists, whoever owns it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -144,6 +146,7 @@ def describe_this_process() -> LockHolder:
 
 
 def _boot_id() -> str:
+    """Return the id of the machine's current boot; empty where it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -160,6 +163,7 @@ def _process_start_time(pid: int) -> str:
 
 
 def _read_holder(path: Path) -> LockHolder | None:
+    """Read the process that holds a session lock; None if that is unreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LockHolder)
     except (OSError, ValueError):
@@ -167,6 +171,7 @@ def _read_holder(path: Path) -> LockHolder | None:
 
 
 def _make_in_use_error(path: Path, other: LockHolder | None) -> UserError:
+    """Build the error for a session that another process is using."""
     who = "another process"
     if other is not None:
         who = f"process {other.pid} on {other.host} since {time.ctime(other.since)}"

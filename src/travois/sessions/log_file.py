@@ -315,6 +315,7 @@ def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
 
 
 def _save_torn_end(folder: Path, data: bytes) -> Path:
+    """Save the incomplete end of a session log in a file beside it; return its path."""
     taken = len(list(folder.glob("log.torn-*")))
     path = folder / f"log.torn-{taken + 1}"
     blobs.replace_file(path, data)

@@ -111,6 +111,7 @@ def _trim_record(part: bytes) -> bytes:
 
 
 def _decode_unknown(record: bytes, error: Exception) -> Entry:
+    """Decode a log entry of unknown type; raise unless it is marked as ignorable."""
     try:
         loose = msgspec.json.decode(record, type=_LooseEntry)
         kind = msgspec.json.decode(loose.fact, type=_FactType).type

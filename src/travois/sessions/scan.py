@@ -226,6 +226,7 @@ def _find_parent_folder(folder: Path, id: str) -> Path:
 
 
 def _decode_or_explain(record: bytes, *, path: Path, version: str) -> Entry:
+    """Decode a log record; raise an error that tells to update if its type is unknown."""
     try:
         return log_line.decode_record(record)
     except log_line.UnknownFactError as error:
@@ -343,6 +344,7 @@ def _whole_line_blocks(path: Path) -> Iterator[bytes]:
 
 
 def _key_lines_in_block(block: bytes) -> Iterator[bytes]:
+    """Yield the undamaged log lines of a block that an excerpt of a long session needs."""
     end = 0
     for match in KEY_LINE.finditer(block):
         if match.start() < end:

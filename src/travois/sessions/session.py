@@ -31,6 +31,7 @@ EntryBlocks = Iterable[list[Entry]]
 
 
 def _decode_state(state: bytes) -> DerivedState | None:
+    """Decode the derived state in a session checkpoint; None if it is invalid."""
     try:
         return msgspec.msgpack.decode(state, type=DerivedState)
     except (ValueError, RecursionError):

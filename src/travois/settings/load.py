@@ -317,6 +317,7 @@ def _find_secret_values(tree: Json) -> Iterator[tuple[str, str]]:
 
 
 def _describe_unknown_key(layer: SettingsLayer, key: str) -> str:
+    """Describe a settings key that has no effect, with the nearest known one."""
     if why := explain_unsupported_key(key):
         return f"{layer.locate_key(key)} has no effect: {why}"
     near = find_nearest_word(key, DEFAULT_VALUES)

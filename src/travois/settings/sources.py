@@ -151,6 +151,7 @@ def read_run_settings(
 
 
 def _read_given_file(path: Path, text: str) -> SettingsLayer:
+    """Read the settings file that `--settings` names; raise a user error if it is unreadable."""
     try:
         return parse_settings(path.read_bytes(), where=text, base=str(path.absolute().parent))
     except OSError as error:
@@ -189,6 +190,7 @@ def _variable_name(key: str) -> str:
 
 
 def _parse_variable(text: str, *, key: str) -> object:
+    """Parse the value of a settings variable according to the type of the setting."""
     if isinstance(DEFAULT_VALUES[key], str):
         return text
     if isinstance(DEFAULT_VALUES[key], bool):

@@ -128,7 +128,7 @@ def compare_reached_files(before: dict[str, str], now: dict[str, str]) -> tuple[
 
 
 def _files_named_by_file(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files that one file leads to."""
+    """Yield the workspace files that a script runs or imports, to notice changes to them."""
     folder = os.path.dirname(path)
     if path.endswith(".py"):
         yield from _python_imports(text, folder, places)
@@ -187,7 +187,7 @@ def _python_imports(text: str, folder: str, places: tuple[str, ...]) -> Iterator
 
 
 def _module_files(name: str, roots: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files that a dotted name may mean below these folders, with its packages."""
+    """Yield the files that a dotted Python module name may mean below these folders."""
     parts = [part for part in name.split(".") if part]
     for root in dict.fromkeys(roots):
         for count in range(1, len(parts) + 1):
@@ -211,13 +211,14 @@ def _package_scripts(text: str) -> str:
 
 
 def _digest_script(path: str, data: bytes) -> str:
-    """Return the digest of what a file runs: versions in package.json may change without effect."""
+    """Return the digest of a file that a trusted command runs; of package.json only its scripts."""
     if os.path.basename(path) == "package.json":
         data = _package_scripts(data.decode(errors="replace")).encode()
     return sha256(data).hexdigest()
 
 
 def _read_script(path: str) -> bytes | None:
+    """Read a script that the user is asked to trust; None if it is unreadable."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_SCRIPT_BYTES)
@@ -333,6 +334,7 @@ def find_changed_files(
 
 
 def _trace_commands(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Return the files in the workspace that each command of the settings may run, with digests."""
     running = [line for line in lines if line.startswith(COMMAND_REQUESTS)] if places else []
     if not running:
         return {}
@@ -391,7 +393,7 @@ def forget_answer(home: TravoisHome, root: str, item: str, *, under: AnswerKind 
 
 
 def list_answers(home: TravoisHome, root: str, *, under: AnswerKind = "allow") -> tuple[str, ...]:
-    """Return the answers of one kind for a folder."""
+    """Return the user's answers of one kind that are kept for a workspace folder."""
     return _load_folder_trust(home, root).answers(under)
 
 
@@ -408,7 +410,7 @@ def is_sandboxed(home: TravoisHome, root: str) -> bool:
 
 
 def digest_request(text: str) -> str:
-    """Return the digest by which a request is remembered."""
+    """Return the digest by which the user's answer to a trust request is remembered."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
@@ -430,6 +432,7 @@ def _checkout_of_git_folder(common: str) -> str:
 
 
 def _read_git_file(path: str) -> str:
+    """Read a regular `.git` file that leads to a repository; empty for anything else."""
     if not os.path.isfile(path) or os.path.islink(path):
         return ""
     try:
@@ -444,6 +447,7 @@ def _append_unique(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ..
 
 
 def _load_folder_trust(home: TravoisHome, root: str) -> FolderTrust:
+    """Load the user's trust in a workspace folder; empty if nothing was decided."""
     path = root.encode("utf-8", "backslashreplace").decode()
     try:
         found = _decode_folder_trust(
@@ -679,6 +683,7 @@ def hash_scripts(named: Json, places: tuple[str, ...]) -> str:
 
 
 def _hash_file(path: str) -> str:
+    """Return the SHA-256 digest of a file whose content is trusted; `unreadable` if it is that."""
     try:
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()

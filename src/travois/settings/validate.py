@@ -145,6 +145,7 @@ def parse_layer_rules(layer: SettingsLayer, effect: RuleEffect) -> tuple[Permiss
 
 
 def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
+    """Drop invalid permission rules from a settings layer, with an error for each."""
     rights = settings.permissions
     for effect in RULE_EFFECTS:
         key, texts = f"permissions.{effect}", {"deny": rights.deny, "ask": rights.ask}
@@ -265,12 +266,12 @@ def flatten_settings(settings: Settings) -> Json:
 
 
 def is_settings_tree(value: object) -> TypeGuard[Json]:
-    """Return whether this is a JSON object."""
+    """Return whether a settings value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_json_array(value: object) -> TypeGuard[list[object]]:
-    """Return whether this is a JSON array."""
+    """Return whether a settings value is a JSON array."""
     return isinstance(value, list)
 
 
@@ -303,7 +304,7 @@ def is_known_key(key: str) -> bool:
 
 
 def find_nearest_word(word: str, among: Iterable[str]) -> str:
-    """Return the word that was probably meant; empty if none is similar."""
+    """Return the known word that a misspelt one probably means; empty if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
@@ -336,6 +337,7 @@ def save_user_setting(home: TravoisHome, key: str, value: str) -> None:
 
 
 def _set_in_tree(tree: Json, key: str, value: str) -> None:
+    """Set a dotted key in a settings tree; raise if a part of it is not an object."""
     *groups, name = key.split(".")
     for group in groups:
         inner = tree.setdefault(group, {})

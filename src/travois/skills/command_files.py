@@ -69,6 +69,7 @@ def _strip_rights(custom: CustomCommand) -> CustomCommand:
 
 
 def _list_project_folders(root: str, cwd: str) -> Iterator[tuple[str, str]]:
+    """Yield the folders of a project's custom commands, also other agents', each with the root."""
     for folder in reversed(list_folder_chain(cwd, root)):
         yield os.path.join(folder, ".travois", "commands"), root
         for agent in (CLAUDE, OPENCODE, GEMINI, QWEN):
@@ -76,6 +77,7 @@ def _list_project_folders(root: str, cwd: str) -> Iterator[tuple[str, str]]:
 
 
 def _list_user_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the user's folders with custom commands, ours and those of other agents."""
     yield str(home.path / "commands")
     for agent in (CLAUDE, OPENCODE, CODEX):
         yield from agent.home_paths(environ, *agent.commands)

@@ -155,6 +155,7 @@ def fill_command(
 
 
 def _split_inserts(body: str, fill: Callable[[str], str]) -> Iterator[CommandPart]:
+    """Yield the text of a custom command, and the commands and files to insert in it."""
     end = 0
     for found in re.finditer(INSERT_PATTERN, body):
         yield CommandPart(fill(body[end : found.start()]))
@@ -169,6 +170,7 @@ def _split_inserts(body: str, fill: Callable[[str], str]) -> Iterator[CommandPar
 def _fill_placeholders(
     text: str, custom: CustomCommand, *, typed: str, variables: Mapping[str, str]
 ) -> str:
+    """Replace the argument and variable placeholders of a custom command with what was typed."""
     words = _split_arguments(typed)
 
     def replace_placeholder(found: re.Match[str]) -> str:
@@ -200,6 +202,7 @@ def _takes_arguments(found: re.Match[str], custom: CustomCommand) -> bool:
 
 
 def _split_arguments(typed: str) -> list[str]:
+    """Split the arguments of a custom command as a shell would, or at spaces if quotes are open."""
     try:
         from shlex import split
 

@@ -94,6 +94,7 @@ def _find_marketplace_entry(folder: Path, id: str) -> Json:
 
 
 def _read_plugin_entries(path: str) -> Iterator[Json]:
+    """Yield the plugin entries of a marketplace file."""
     listed = read_json_object(path).get("plugins")
     yield from (
         entry for entry in (listed if is_json_array(listed) else ()) if is_settings_tree(entry)
@@ -284,6 +285,7 @@ def _read_objects(
 
 
 def _build_folder_placeholders(folder: str, keeps: str) -> dict[str, str]:
+    """Map the placeholders for a plugin's root and data folders to their paths."""
     return dict.fromkeys(PLUGIN_ROOT_PLACEHOLDERS, folder) | (
         {PLUGIN_DATA_PLACEHOLDER: keeps} if keeps else {}
     )

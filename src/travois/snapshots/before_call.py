@@ -101,6 +101,7 @@ async def _snapshot_workspace(
 
 
 async def _snapshot_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> None:
+    """Take a snapshot of some files before a tool call changes them, and record it in the log."""
     assert agent.world.snapshots is not None
     why = _describe_call(ready)
     try:
@@ -118,7 +119,7 @@ def _is_outside_workspace(agent: Agent, path: str) -> bool:
 
 
 def _report_snapshot_failure(agent: Agent, error: OSError, *, first: bool) -> None:
-    """Report to the model each time, and to the user once in a turn."""
+    """Report a failed snapshot: to the model each time, to the user once in a turn."""
     why = error.strerror or str(error)
     note = f"No snapshot was taken before this call: {why}. A rewind cannot undo it."
     agent.session.append(User((Text(note),), origin="note"))

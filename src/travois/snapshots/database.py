@@ -44,7 +44,7 @@ class SeenFolder(msgspec.Struct, array_like=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all files in it are covered."""
+        """True if all files in it are covered."""
         inner = (max(folder.size, 1) for folder in self.folders if folder.has_holes)
         return self.node.size == sum(inner)
 
@@ -269,7 +269,7 @@ def _random_generation() -> int:
 
 
 def hash_content(content: bytes) -> bytes:
-    """Return the name of some bytes, a hash."""
+    """Return the hash that names stored content in the snapshot database."""
     return blake2b(content, digest_size=20).digest()
 
 

@@ -82,7 +82,7 @@ class TrackedFiles:
             pool.shutdown(wait=False)
 
     def _hold_objects(self, repository: GitRepository) -> bool:
-        """Link the objects of a repository; return False if that is not possible."""
+        """Link the objects of a git repository for snapshots; return False if not possible."""
         try:
             for objects in repository.objects:
                 for path in _iterate_object_files(objects):
@@ -288,6 +288,7 @@ def _read_attributes_setting(repository: GitRepository) -> Iterator[bytes]:
 
 
 def _read_small_file(path: bytes) -> bytes:
+    """Read up to 1 MiB of a git file; empty if it is unreadable."""
     try:
         with open(path, "rb", opener=_open_regular_file) as file:
             return file.read(1 << 20)

@@ -40,6 +40,7 @@ def restore_changes(shelf: SnapshotDatabase, changes: list[PathChange]) -> Resto
 
 
 def _try_change(act: Callable[[PathChange], None], change: PathChange, failed: list[str]) -> None:
+    """Apply one change of a restore; add the reason to the failures if it does not work."""
     try:
         act(change)
     except OSError as error:
@@ -55,6 +56,7 @@ def _must_remove_first(change: PathChange) -> bool:
 
 
 def _remove_old(change: PathChange) -> None:
+    """Remove a file or empty folder that the restored snapshot does not contain in this form."""
     assert change.old is not None
     with _open_parent_folder(change.path) as (fd, name), suppress(FileNotFoundError):
         if change.old.is_folder:

@@ -121,6 +121,7 @@ def apply_rewind(
 
 
 def _begins_rewind(entry: Entry) -> bool:
+    """Return whether a log entry is the snapshot that was taken before a rewind."""
     fact = entry.fact
     return (
         isinstance(fact, Changed) and fact.what == "snapshot" and fact.value.endswith(BEFORE_REWIND)
@@ -172,6 +173,7 @@ def _would_remove_others(change: PathChange, others: set[bytes]) -> bool:
 
 
 def _load_goal_snapshots(keeper: Snapshots, goal: list[SnapshotMark]) -> list[Snapshot]:
+    """Load the snapshots that a rewind restores; raise if they were removed since."""
     found = [keeper.find(mark.name) for mark in goal]
     if found and found[0] is None:
         raise _files_lost_error("that snapshot was removed to make room for newer ones")
@@ -179,6 +181,7 @@ def _load_goal_snapshots(keeper: Snapshots, goal: list[SnapshotMark]) -> list[Sn
 
 
 def _load_snapshot(keeper: Snapshots, name: str) -> Snapshot:
+    """Load a snapshot that must exist, by its name."""
     found = keeper.find(name)
     assert found is not None
     return found
@@ -229,6 +232,7 @@ def _group_by_repository(path: bytes) -> bytes:
 
 
 def _has_changed_since(path: bytes, when: float) -> bool:
+    """Return whether a file changed after this time; false if it is missing."""
     try:
         return os.lstat(path).st_ctime > when
     except OSError:
@@ -236,6 +240,7 @@ def _has_changed_since(path: bytes, when: float) -> bool:
 
 
 def _files_lost_error(why: str) -> UserError:
+    """Build the error for a rewind whose files cannot be restored."""
     return UserError(
         "Cannot restore the files of that turn",
         why=why,

@@ -130,6 +130,7 @@ class FolderWatch:
 
 
 def _file_system_type(libc: ctypes.CDLL, path: bytes) -> int:
+    """Return the type number of the file system at a path; 0 if it is unknown."""
     found = ctypes.create_string_buffer(256)
     if libc.statfs(path, found):
         return 0
@@ -319,7 +320,7 @@ class TreeScan:
         return marks
 
     def _distrust_hard_links(self, folder: bytes, entry: os.DirEntry[bytes]) -> None:
-        """Distrust the watch where a file may be changed through another name, elsewhere."""
+        """Rescan the folder of a hard-linked file each time: it may change by another name."""
         is_object = PACK_PATH.fullmatch(entry.path) or LOOSE_OBJECT_PATH.fullmatch(entry.path)
         if self.watch is not None and not is_object and entry.is_file(follow_symlinks=False):
             self.watch.set_doubtful(folder, holds=True)
@@ -437,7 +438,7 @@ class TreeScan:
     def _build_file_node(
         self, path: bytes, name: bytes, found: os.stat_result, extent: ScanExtent
     ) -> SnapshotNode:
-        """Build the node of a file: linked if it is a git object, stored, or a hole."""
+        """Build the node of a file: linked if git holds it, stored, or marked as not covered."""
         hole = SnapshotNode(name, found.st_mode, _owner_ids(found), HOLE_SIZE)
         if PACK_PATH.fullmatch(path) or LOOSE_OBJECT_PATH.fullmatch(path):
             with suppress(OSError):
@@ -484,6 +485,7 @@ class TreeScan:
 
 
 def _lstat_or_none(path: bytes) -> os.stat_result | None:
+    """Return the metadata of a path without following links; None if there is none."""
     try:
         return os.lstat(path)
     except OSError:

@@ -304,7 +304,7 @@ class SnapshotMark(msgspec.Struct, frozen=True):
 
     @property
     def is_last_of_turn(self) -> bool:
-        """Whether the harness changed nothing from here to the next one."""
+        """True if the harness changed nothing from here to the next one."""
         return self.why in (AFTER_TURN, AFTER_REWIND)
 
 

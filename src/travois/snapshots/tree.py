@@ -32,19 +32,19 @@ class SnapshotNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mode: int
     owner: tuple[int, int]
     size: int = 0
-    """A file's size in bytes; the number of holes in a folder; `HOLE_SIZE` if it is not covered
-    itself."""
+    """A file's size in bytes; the number of uncovered paths in a folder; `HOLE_SIZE` if it is
+    not covered itself."""
     parts: tuple[bytes, ...] = ()
     """The names of a file's pieces, the name of a folder's listing, or a link's target."""
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder that is covered."""
+        """True if it is a folder that is covered."""
         return stat.S_ISDIR(self.mode) and self.size != HOLE_SIZE
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link."""
+        """True if it is a symbolic link."""
         return stat.S_ISLNK(self.mode)
 
     @property
@@ -56,7 +56,7 @@ class SnapshotNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def has_holes(self) -> bool:
-        """Whether it, or something in it, is not covered."""
+        """True if it, or something in it, is not covered."""
         return self.size == HOLE_SIZE or (self.size > 0 and stat.S_ISDIR(self.mode))
 
 
@@ -123,7 +123,7 @@ class DiskState:
         return path in self.paths or any(folder in self.paths for folder in _parent_paths(path))
 
     def node_at(self, path: bytes) -> SnapshotNode | None:
-        """Return the node at a path; a hole only if no snapshot covers it."""
+        """Return the node at a path; one marked as not covered only if no snapshot covers it."""
         found: SnapshotNode | None = None
         for root in self.roots:
             if path == root.path or is_below_folder(path, root.path):
@@ -138,7 +138,7 @@ class DiskState:
         return self.node_at(path) if path in self.paths or is_hole(node) else node
 
     def _node_below(self, root: SnapshotRoot, path: bytes) -> SnapshotNode | None:
-        """Return a root's node for a path in it; the hole, if it lies in one."""
+        """Return the node at a path below a root, or on the way to it one that is not covered."""
         node = root.node
         for name in path[len(root.path) :].split(b"/"):
             if name and not is_hole(node):
@@ -207,17 +207,17 @@ def _outermost_paths(paths: set[bytes]) -> list[bytes]:
 
 
 def is_git_blob(part: bytes) -> bool:
-    """Return whether a part is the content of a git blob."""
+    """Return whether a part of a snapshot's file is the content of a git blob."""
     return len(part) == GIT_PART_BYTES and part.startswith(BLOB_PREFIX)
 
 
 def is_loose_object(part: bytes) -> bool:
-    """Return whether a part is one of git's loose objects."""
+    """Return whether a part of a snapshot's file is one of git's loose objects."""
     return len(part) == GIT_PART_BYTES and part.startswith(LOOSE_PREFIX)
 
 
 def is_hole(node: SnapshotNode | None) -> bool:
-    """Return whether something is there that is not covered."""
+    """Return whether a snapshot node marks something that is there but not covered."""
     return node is not None and node.size == HOLE_SIZE
 
 
@@ -234,7 +234,7 @@ def _are_equivalent(one: SnapshotNode | None, other: SnapshotNode | None, state:
 
 
 def hash_git_blob(content: bytes) -> bytes:
-    """Return git's blob id of some content."""
+    """Return the id that git gives to a blob with this content."""
     return sha1(b"blob %d\0%s" % (len(content), content), usedforsecurity=False).digest()
 
 
@@ -243,6 +243,7 @@ def _parent_path(path: bytes) -> bytes:
 
 
 def _parent_paths(path: bytes) -> Iterator[bytes]:
+    """Yield the folders above a path of a snapshot, from the nearest up to the root."""
     while path != b"/":
         path = _parent_path(path)
         yield path

@@ -52,6 +52,7 @@ def find_unrecoverable(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str,
 
 
 def _is_in_workspace(agent: Agent, path: str) -> bool:
+    """Return whether a path lies below a workspace folder, where a rewind could restore it."""
     return any(
         is_inside(path, folder) and path != folder for folder in agent.permissions.guard.folders
     )
@@ -92,6 +93,7 @@ def _iterate_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[s
 
 
 def _stamp_path(path: str) -> tuple[int, ...]:
+    """Return the inode, size and time of a path, to notice changes; empty if it is missing."""
     try:
         found = os.lstat(path)
     except OSError:

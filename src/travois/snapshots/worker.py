@@ -62,6 +62,7 @@ def main() -> None:
 
 
 def _read_requests(waiting: SimpleQueue[SnapshotRequest]) -> None:
+    """Pass requests from standard input to the snapshot worker; exit when the input ends."""
     for line in sys.stdin.buffer:
         waiting.put(msgspec.json.decode(line, type=SnapshotRequest))
     os._exit(0)
@@ -80,6 +81,7 @@ class _ProgressReporter:
 
 
 def _send_reply(reply: WorkerReply) -> None:
+    """Write a reply of the snapshot worker to standard output; exit if nobody reads it."""
     try:
         sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
         sys.stdout.buffer.flush()

@@ -38,7 +38,7 @@ class SnapshotWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """True if it still runs."""
         return self._process.poll() is None
 
     def prepare(self, wanted: SnapshotRequest) -> None:

@@ -170,6 +170,7 @@ def create_otel_pipe(session: str, place: SessionTrace, headers: Mapping[str, st
 
 
 def _resource_attributes(session: str) -> dict[str, str]:
+    """Return the OpenTelemetry resource: version, session, and service name unless set."""
     known = {"service.version": __version__, "session.id": session}
     named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     if named or os.environ.get("OTEL_SERVICE_NAME"):
@@ -178,6 +179,7 @@ def _resource_attributes(session: str) -> dict[str, str]:
 
 
 def _capture_complaints() -> ExporterComplaints:
+    """Catch the log messages of the OpenTelemetry SDK, so that none reaches the screen."""
     complaints, logger = ExporterComplaints(), logging.getLogger("opentelemetry")
     logger.handlers, logger.propagate = [complaints], False
     return complaints
@@ -491,6 +493,7 @@ class OtelExporter:
 
 
 def _usage_attributes(usage: Usage) -> Attributes:
+    """Return the token counts of a reply as span attributes."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.output,

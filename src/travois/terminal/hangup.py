@@ -10,11 +10,11 @@ import signal
 
 
 def hold_hangups() -> None:
-    """Let further hangups wait; call this before signals are let go of."""
+    """Block hangup signals (SIGHUP) until their handling is chosen."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def ignore_hangups() -> None:
-    """Ignore further hangups from here on."""
+    """Ignore hangup signals (SIGHUP) from now on."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})

@@ -118,7 +118,7 @@ def print_warning(text: str) -> None:
 
 
 def style_text(text: str, style: str) -> str:
-    """Return the text in a style, where that is wanted."""
+    """Return a text in a terminal style, where styles are wanted."""
     dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if dull or OUTPUT_CAPTURE.get() is not None or not sys.stdout.isatty():
         return text
@@ -146,7 +146,7 @@ def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) ->
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as people say it."""
+    """Format a number of bytes for people."""
     value, unit = float(size), 0
     while value >= 1000 and unit < len(SIZE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -158,7 +158,7 @@ def format_size(size: int) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return a span of time as people say it."""
+    """Format a span of time for people."""
     for length, name in TIME_SPANS:
         if seconds >= length:
             return f"{int(seconds // length)} {name} ago"
@@ -166,6 +166,7 @@ def format_age(seconds: float) -> str:
 
 
 def _terminal_columns() -> int:
+    """Return the width of the terminal for tables; practically unlimited for a pipe."""
     if (ear := OUTPUT_CAPTURE.get()) is not None:
         return ear.columns
     if not sys.stdout.isatty():
@@ -177,6 +178,7 @@ def _terminal_columns() -> int:
 
 
 def _display_width(text: str) -> int:
+    """Return the number of terminal columns that a text takes; wide characters take two."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
@@ -188,6 +190,7 @@ def _pad_cell(text: str, width: int, *, right: bool) -> str:
 
 
 def _cut_to_width(text: str, room: int) -> str:
+    """Cut a table cell to a number of terminal columns, ending with an ellipsis."""
     if _display_width(text) <= room:
         return text
     while _display_width(text) >= room:

@@ -51,6 +51,7 @@ class StopArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_agent(args: AgentArgs, env: Env, call: str) -> ToolOutcome:
+    """Start or resume a subagent for the Agent tool, and return its report or its ID."""
     agents = _require_agents(env)
     order = AgentOrder(
         prompt=args.prompt,
@@ -81,7 +82,7 @@ async def _run_agent(args: AgentArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _note_ignored_arguments(args: AgentArgs) -> str:
-    """Return what of a call has no effect on an agent that goes on; empty if all of it has."""
+    """Tell which arguments of an Agent call a resumed agent ignores."""
     kept = (
         *(("type",) if args.subagent_type != GENERAL_TYPE else ()),
         *(("isolation",) if args.isolation != "none" else ()),
@@ -92,6 +93,7 @@ def _note_ignored_arguments(args: AgentArgs) -> str:
 
 
 async def _run_agent_stop(args: StopArgs, env: Env, call: str) -> ToolOutcome:
+    """Stop a running subagent for the AgentStop tool."""
     agents = _require_agents(env)
     if args.agent_id not in agents.reports():
         raise ToolError(
@@ -105,6 +107,7 @@ async def _run_agent_stop(args: StopArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _require_agents(env: Env) -> Subagents:
+    """Return the subagents of a session, or refuse if none may be started here."""
     if env.state.get(FORK_STATE):
         raise ToolError(FORK_REFUSAL)
     if env.agents is None:
@@ -113,7 +116,7 @@ def _require_agents(env: Env) -> Subagents:
 
 
 def _type_spellings(kind: str) -> tuple[str, ...]:
-    """Return a type as it was asked for, and as other agents call it."""
+    """Return an agent type as the model wrote it and as other harnesses name it."""
     name = kind.strip() or GENERAL_TYPE
     return tuple(dict.fromkeys((name, name.removesuffix("-purpose"))))
 
@@ -123,7 +126,7 @@ def _agent_access(args: AgentArgs, here: CallLocation) -> tuple[Access, ...]:
 
 
 def _resolve_agent_type(agents: Subagents, wanted: str) -> str:
-    """Return the type that is meant, however it is spelt."""
+    """Find the agent type of an Agent call, whatever its spelling."""
     known = {name.casefold(): name for name in agents.kinds}
     for spelt in _type_spellings(wanted.casefold()):
         if spelt in known:
@@ -136,6 +139,7 @@ def _list_known_agents(agents: Subagents) -> str:
 
 
 def _agent_detail(report: AgentReport) -> str:
+    """Encode a subagent's ID, state, files and token usage as the detail of a result."""
     usage = msgspec.to_builtins(report.usage)
     told = {"agentId": report.id, "status": report.state, "files": report.files, "usage": usage}
     return msgspec.json.encode(told).decode()
@@ -194,6 +198,7 @@ class MessageArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_send_message(args: MessageArgs, env: Env, call: str) -> ToolOutcome:
+    """Send the SendMessage tool's text or protocol message to another agent's mailbox."""
     formal = _build_protocol_message(args, args.request_id or call)
     if not args.message.strip() and (formal is None or isinstance(formal, mail_text.PlanRequest)):
         raise ToolError("The message is empty. Say what the other agent should know.")
@@ -204,6 +209,7 @@ async def _run_send_message(args: MessageArgs, env: Env, call: str) -> ToolOutco
 
 
 def _build_protocol_message(args: MessageArgs, id: str) -> mail_text.AnyProtocolMessage | None:
+    """Build the shutdown or plan approval message of a SendMessage call, if it is one."""
     match args.type:
         case "message":
             return None
@@ -220,7 +226,7 @@ def _build_protocol_message(args: MessageArgs, id: str) -> mail_text.AnyProtocol
 
 
 def _message_access(args: MessageArgs, here: CallLocation) -> tuple[Access, ...]:
-    """Return the access of a message: only addresses outside this process's team need one."""
+    """Return the access of a SendMessage call; only addresses outside the team need one."""
     return (Access("tell", args.to),) if ":" in args.to else ()
 
 

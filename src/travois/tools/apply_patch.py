@@ -43,12 +43,14 @@ class PatchedFile(msgspec.Struct, frozen=True):
 
 
 def _parse_changes(text: str) -> list[FileChange]:
+    """Parse the text of an ApplyPatch call into its file changes."""
     from travois.tools.patch_grammar import parse_patch
 
     return list(parse_patch(text))
 
 
 def _patch_access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
+    """List the files that an ApplyPatch call writes, for the permission check."""
     paths = (path for change in _parse_changes(args.input) for path in (change.path, change.move))
     return tuple(
         one for path in dict.fromkeys(filter(None, paths)) for one in write_access(path, here)
@@ -56,6 +58,7 @@ def _patch_access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
 
 
 async def _run_apply_patch(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
+    """Apply a patch to all its files, and undo what was written if one of them fails."""
     steps = list[PatchedFile]()
     for change in _parse_changes(args.input):
         steps += await _plan_file_change(change, steps, env)
@@ -84,7 +87,7 @@ async def _run_apply_patch(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
 async def _plan_file_change(
     change: FileChange, before: list[PatchedFile], env: Env
 ) -> list[PatchedFile]:
-    """Plan the change of one file, after the earlier parts of the patch."""
+    """Plan the change of one file of a patch, after the earlier parts of the patch."""
     path = absolute_path(change.path, env.cwd)
     if any(step.path == path for step in before):
         raise ToolError(f"The patch contains {change.path} twice; put its chunks into one section.")
@@ -120,6 +123,7 @@ async def _plan_file_change(
 async def _plan_new_file(
     change: FileChange, path: str, stat: FileStat | None, env: Env
 ) -> PatchedFile:
+    """Plan an ApplyPatch section that adds a file; refuse to overwrite an unread one."""
     after = change.text.encode()
     if stat is None:
         return PatchedFile(
@@ -139,6 +143,7 @@ async def _plan_new_file(
 
 
 async def _write_patched_file(step: PatchedFile, env: Env) -> None:
+    """Write or remove one file of a patch, if it is still as it was when it was read."""
     expect = content_digest(step.before) if step.before is not None else None
     if step.after is None:
         await env.files.remove(step.path, expect=expect or "")
@@ -151,6 +156,7 @@ def _reverse_file_change(step: PatchedFile) -> PatchedFile:
 
 
 def _summarize_patch(args: PatchArgs) -> str:
+    """Name the files of an ApplyPatch call in one line."""
     try:
         changes = _parse_changes(args.input)
     except ToolError:

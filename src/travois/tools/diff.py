@@ -62,7 +62,7 @@ def compare_texts(path: str, before: str | None, after: str) -> FilePatch:
 
 
 def render_excerpt(patch: FilePatch) -> str:
-    """Return the changed lines, numbered, with one line of context; long ones are cut."""
+    """Render the changed lines of a diff with numbers and one line of context."""
     rows = [row for hunk in patch.structured_patch for row in _excerpt_rows(hunk)]
     if len(rows) > MAX_EXCERPT_ROWS:
         head = MAX_EXCERPT_ROWS - 3
@@ -71,6 +71,7 @@ def render_excerpt(patch: FilePatch) -> str:
 
 
 def _excerpt_rows(hunk: DiffHunk) -> Iterator[str]:
+    """List the changed lines of a diff hunk and their neighbours, with line numbers."""
     signs = [line[0] for line in hunk.lines]
     changed = [index for index, sign in enumerate(signs) if sign != " "]
     near = range(changed[0] - 1, changed[-1] + 2)
@@ -82,6 +83,7 @@ def _excerpt_rows(hunk: DiffHunk) -> Iterator[str]:
 
 
 def _build_hunks(old: list[str], new: list[str]) -> Iterator[DiffHunk]:
+    """Build the diff hunks between two lists of lines; equal start and end are left out first."""
     head = _common_prefix_length(old, new)
     tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
     start = max(head - CONTEXT_LINES, 0)
@@ -102,6 +104,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
+    """Group the differences of two lists of lines into hunks; compare no very large lists."""
     from difflib import SequenceMatcher
 
     if len(a) * len(b) > MAX_COMPARED_PAIRS:
@@ -111,6 +114,7 @@ def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
 
 
 def _mark_lines(code: Opcode, a: list[str], b: list[str]) -> Iterator[str]:
+    """Mark the lines of one diff operation as kept, removed or added."""
     tag, i, j, k, m = code
     if tag == "equal":
         yield from (" " + line for line in a[i:j])

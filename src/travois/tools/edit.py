@@ -87,6 +87,7 @@ def plan_edit(text: str, change: Change, *, forgiving: bool) -> EditPlan:
 
 
 def _plan_new_text(text: str, change: Change) -> EditPlan:
+    """Plan an Edit call with an empty old_string, which only fills an empty file."""
     if text:
         raise ToolError(
             "old_string is empty, which only works for an empty or missing file. "
@@ -96,7 +97,7 @@ def _plan_new_text(text: str, change: Change) -> EditPlan:
 
 
 def _plan_line_end_change(text: str, change: Change) -> EditPlan:
-    """Return a change of nothing but line ends is meant to the letter."""
+    """Plan an Edit call that changes nothing but line endings, matched exactly."""
     matches, at = list[TextMatch](), text.find(change.old_string)
     while at >= 0:
         matches.append(TextMatch(at, at + len(change.old_string)))
@@ -110,6 +111,7 @@ def _plan_line_end_change(text: str, change: Change) -> EditPlan:
 
 
 def _choose_matches(text: str, change: Change, found: TextMatches) -> list[TextMatch]:
+    """Choose the places that an Edit call replaces, or refuse if old_string is ambiguous."""
     if len(found.matches) == 1:
         return list(found.matches)
     if change.replace_all and found.how == "exact":
@@ -128,6 +130,7 @@ def _choose_matches(text: str, change: Change, found: TextMatches) -> list[TextM
 
 
 def _build_splices(text: str, change: Change, matches: list[TextMatch]) -> tuple[TextSplice, ...]:
+    """Build the replacements of an edit with the indentation and line ending of each place."""
     kinds = line_endings(text) or ["\n"]
     made = list[TextSplice]()
     for match in matches:
@@ -195,6 +198,7 @@ async def _run_multi_edit(args: MultiEditArgs, env: Env, call: str) -> ToolOutco
 
 
 async def _edit_file(path: str, changes: Sequence[Change], *, env: Env) -> ToolOutcome:
+    """Edit a file, and try again if another program changes it meanwhile."""
     full = absolute_path(path, env.cwd)
     async with env.files.queue(full):
         for attempt in range(MAX_EDIT_ATTEMPTS):
@@ -208,6 +212,7 @@ async def _edit_file(path: str, changes: Sequence[Change], *, env: Env) -> ToolO
 
 
 async def _try_edit(path: str, changes: Sequence[Change], *, env: Env) -> ToolOutcome:
+    """Read, change and write a file once for Edit and MultiEdit, and describe the outcome."""
     stat = await env.files.stat(path)
     if stat is not None or changes[0].old_string:
         stat = await require_file(path, env)
@@ -230,13 +235,14 @@ async def _try_edit(path: str, changes: Sequence[Change], *, env: Env) -> ToolOu
 
 
 async def _run_in_thread(work: Callable[[], WorkT], size: int) -> WorkT:
-    """Do some work on a text of this size without blocking the event loop."""
+    """Run work on a large text in a thread, so that it does not block the event loop."""
     if size < THREAD_TEXT_BYTES:
         return work()
     return await to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 async def _read_edit_source(path: str, stat: FileStat | None, *, env: Env) -> DecodedText:
+    """Read and decode the file to edit; refuse binary and very large files."""
     if stat is None:
         return DecodedText(b"", "", TextEncoding("utf-8"))
     if stat.size > MAX_EDITED_FILE_BYTES:
@@ -267,6 +273,7 @@ def _apply_changes(source: DecodedText, changes: Sequence[Change], *, known: boo
 
 
 def _apply_change(edited: EditedText, change: Change, *, known: bool) -> EditedText:
+    """Apply one change of Edit or MultiEdit to the text, noting a lenient match."""
     made = plan_edit(edited.result.text, change, forgiving=known)
     try:
         result = apply_splices(edited.result, made.splices)
@@ -279,6 +286,7 @@ def _apply_change(edited: EditedText, change: Change, *, known: bool) -> EditedT
 
 
 def _describe_edit(edited: EditedText, name: str, *, created: bool) -> str:
+    """Describe a finished edit: file name, number of places, and lenient matches."""
     places = f" in {edited.places} places" if edited.places > 1 else ""
     forgiven = "".join(dict.fromkeys(edited.forgiven))
     return f"{'Created' if created else 'Edited'} {name}{places}.{forgiven}"
@@ -317,6 +325,7 @@ class WriteArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_write(args: WriteArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Write tool: create or overwrite a file, unless another program changes it."""
     path = absolute_path(args.file_path, env.cwd)
     async with env.files.queue(path):
         try:
@@ -329,6 +338,7 @@ async def _run_write(args: WriteArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _write_file(path: str, content: str, *, env: Env) -> ToolOutcome:
+    """Write a whole file in its previous encoding, if the model has read what it replaces."""
     stat = await env.files.stat(path)
     if stat is None:
         digested = await env.files.replace(path, content.encode(), expect=None)
@@ -353,6 +363,7 @@ async def _write_file(path: str, content: str, *, env: Env) -> ToolOutcome:
 
 
 def _refuse_unread_file(path: str, is_now: str, *, known: bool, env: Env) -> None:
+    """Refuse to overwrite a file that was not read or has changed since it was read."""
     seen = env.state.get(f"seen:{path}")
     if known or seen == is_now:
         return
@@ -362,7 +373,7 @@ def _refuse_unread_file(path: str, is_now: str, *, known: bool, env: Env) -> Non
 
 
 def _encode_like(content: str, old: DecodedText | None) -> tuple[bytes, str]:
-    """Return the content as the old file would hold it, and a remark on that."""
+    """Encode new file content like the old file, with a remark on what was kept."""
     encoding = TextEncoding(old.encoding.codec, old.encoding.bom) if old else TextEncoding("utf-8")
     kinds = line_endings(old.text) if old else []
     remark = encoding.label
@@ -377,6 +388,7 @@ def _encode_like(content: str, old: DecodedText | None) -> tuple[bytes, str]:
 
 
 def _describe_write(patch: FilePatch, name: str, *, digested: str) -> ToolOutcome:
+    """Build the result of the Write tool, with line counts and the diff."""
     lines = f"{patch.added} lines" if patch.type == "create" else f"+{patch.added} -{patch.removed}"
     return text_outcome(
         f"{'Created' if patch.type == 'create' else 'Wrote'} {name}: {lines}.",

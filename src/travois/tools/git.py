@@ -137,6 +137,7 @@ async def _find_repository_filters(env: GitEnv) -> tuple[str, ...]:
 
 
 async def _run_git(env: GitEnv, words: Sequence[str], added: dict[str, str]) -> ProcessResult:
+    """Run git with safe options, a time limit and an output limit."""
     if any("\0" in word for word in words):
         raise ToolError("The arguments contain a NUL character; remove it.")
     argv = (*SAFE_GIT_COMMAND, *words)
@@ -147,6 +148,7 @@ async def _run_git(env: GitEnv, words: Sequence[str], added: dict[str, str]) -> 
 
 
 def _check_git_result(env: GitEnv, done: ProcessResult) -> ProcessResult:
+    """Return a successful git result, or turn git's error into a message for the model."""
     if done.timed_out:
         raise ToolError(f"git took more than {GIT_TIMEOUT_SECONDS:g} s; narrow the request.")
     if done.status == 0:
@@ -224,6 +226,7 @@ class BlameArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_git_status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the GitStatus tool: branch, operations in progress and changed files."""
     repo = await find_repository(env)
     words = ("status", "--porcelain=v2", "--branch", "--show-stash", "-z", SUBMODULE_OPTION)
     done = await run_git_query(env, repo, words)
@@ -241,6 +244,7 @@ async def _run_git_status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_git_diff(args: DiffArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the GitDiff tool: changes of the working tree, the index or against a commit."""
     repo = await find_repository(env)
     words = ["diff", *PATCH_OPTIONS, SUBMODULE_OPTION]
     words += ["--cached"] if args.staged else []
@@ -257,6 +261,7 @@ async def _run_git_diff(args: DiffArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_git_log(args: LogArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the GitLog tool: one line per commit, filtered by message, author and path."""
     repo = await find_repository(env)
     count = min(max(args.n, 1), MAX_LOG_COMMITS)
     words = ["log", "--no-color", f"--max-count={count + 1}", "--date=short"]
@@ -274,6 +279,7 @@ async def _run_git_log(args: LogArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_git_show(args: ShowArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the GitShow tool: a commit with its diff, or a file as of a commit."""
     repo = await find_repository(env)
     what = _check_revision(args.rev)
     if args.path:
@@ -298,6 +304,7 @@ async def _run_git_show(args: ShowArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_git_blame(args: BlameArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the GitBlame tool: the commits that last changed each range of lines."""
     repo = await find_repository(env)
     paths = resolve_repository_paths(env, repo, [args.path])
     span = f"-L{max(args.start, 1)},{args.end if args.end > 0 else ''}"
@@ -333,6 +340,7 @@ def _format_status_code(code: str) -> str:
 
 
 def _describe_branch(heads: Mapping[str, str]) -> str:
+    """Describe the current branch, its upstream and stashes for GitStatus."""
     commit, head = heads["branch.oid"], heads["branch.head"]
     born = "no commit yet" if commit == "(initial)" else commit[:8]
     parts = [f"detached at {born}" if head == "(detached)" else f"on {head} ({born})"]
@@ -344,6 +352,7 @@ def _describe_branch(heads: Mapping[str, str]) -> str:
 
 
 def _describe_upstream(upstream: str, counts: str) -> str:
+    """Describe how far a branch is ahead of or behind its upstream for GitStatus."""
     match counts.split():
         case ["+0", "-0"]:
             return f"up to date with {upstream}"
@@ -363,6 +372,7 @@ async def _operations_in_progress(env: Env, repo: GitRepository) -> list[str]:
 
 
 def _git_remarks(env: Env, repo: GitRepository) -> Iterable[str]:
+    """List remarks on git output: paths relative to the top, and filters that were not run."""
     if os.path.realpath(env.cwd) != repo.top:
         yield f"(paths are relative to {repo.top})"
     if repo.filters:
@@ -390,6 +400,7 @@ def _group_blame(porcelain: str) -> Iterable[str]:
 
 
 def _describe_commit(sha: str, about: Mapping[str, str]) -> str:
+    """Format a commit for GitBlame: hash, day, author and subject."""
     if not sha.strip("0"):
         return "(not committed yet)"
     day = time.strftime("%Y-%m-%d", time.gmtime(int(about["author-time"])))
@@ -397,7 +408,7 @@ def _describe_commit(sha: str, about: Mapping[str, str]) -> str:
 
 
 def _fit_git_output(env: Env, call: str, text: str, *, hint: str) -> str:
-    """Return the beginning of a long text, with a copy of the whole for Read."""
+    """Shorten long git output and save the whole of it to a file for Read."""
     lines = text.removesuffix("\n").split("\n")
     clipped = list(map(_clip_git_line, lines))
     count = count_fitting_parts(
@@ -413,6 +424,7 @@ def _fit_git_output(env: Env, call: str, text: str, *, hint: str) -> str:
 
 
 def _clip_git_line(line: str) -> str:
+    """Shorten a long line of git output, saying how much was cut."""
     return (
         line
         if len(line) <= MAX_GIT_LINE_CHARS
@@ -421,13 +433,14 @@ def _clip_git_line(line: str) -> str:
 
 
 def _check_revision(rev: str) -> str:
+    """Return a git revision given by the model, or refuse it if it is an option."""
     if rev.startswith("-"):
         raise ToolError(f"{rev!r} is an option, not a revision.")
     return rev
 
 
 def _git_access(here: CallLocation, *paths: str) -> tuple[Access, ...]:
-    """Return the workspace, the shell's folder, and what is named."""
+    """Return what a git tool reads: the workspace, the working folder and named paths."""
     named = (absolute_path(path, here.cwd) for path in paths if path)
     return tuple(Access("read", path) for path in dict.fromkeys((here.root, here.cwd, *named)))
 

@@ -44,6 +44,7 @@ class AskArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_ask_user(args: AskArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the AskUserQuestion tool: show the questions and return the user's answers."""
     choices = tuple(_to_choice(one) for one in args.questions)
     try:
         answers = await env.choose(choices)
@@ -112,6 +113,7 @@ class PlanArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_exit_plan_mode(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
+    """Ask the user to approve a plan, and leave plan mode in the mode they choose."""
     if env.mode != "plan":
         raise ToolError("Plan mode is not on: continue with the work.")
     try:
@@ -126,7 +128,7 @@ async def _run_exit_plan_mode(args: PlanArgs, env: Env, call: str) -> ToolOutcom
 
 
 def save_plans_in(folder: str) -> Tool[PlanArgs]:
-    """Return the same tool, which keeps each plan that was agreed to as a file."""
+    """Return the ExitPlanMode tool extended to save each approved plan to a file."""
 
     async def present(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
         outcome = await _run_exit_plan_mode(args, env, call)
@@ -183,6 +185,7 @@ class TodoArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_todo_write(args: TodoArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TodoWrite tool: replace the agent's own tasks, unless a hook objects."""
     desk, wanted = env.tasks, tuple(map(_todo_to_task, args.todos))
 
     def edit(tasks: TaskList) -> TaskList:
@@ -204,13 +207,13 @@ def _todo_to_task(todo: Todo) -> Task:
 
 
 def _find_todo_ids(tasks: TaskList, todos: tuple[Todo, ...]) -> set[str]:
-    """Return the ids of the tasks that the call speaks of."""
+    """Return the IDs of the tasks that a TodoWrite call lists."""
     contents = {todo.content for todo in todos}
     return {task.id for task in tasks if task.content in contents}
 
 
 def _task_list_events(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompleted]:
-    """Yield what was put on the list, and what on it is done since."""
+    """List the tasks that a TodoWrite call creates and completes, for hooks."""
     held = {task.id: task.status for task in before}
     for task in after:
         if task.status == "deleted":
@@ -222,6 +225,7 @@ def _task_list_events(before: TaskList, after: TaskList) -> Iterator[TaskCreated
 
 
 def _describe_todos(todos: tuple[Todo, ...]) -> str:
+    """Summarize a todo list: how many are done, and a hint if several are in progress."""
     if not todos:
         return "No todos."
     done = sum(todo.status == "completed" for todo in todos)

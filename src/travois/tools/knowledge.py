@@ -39,6 +39,7 @@ class RecallHit(msgspec.Struct, frozen=True):
 
 
 async def _run_recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Recall tool: search the messages that have left the context window."""
     wanted = {word for word in re.findall(r"[\w./#-]+", args.query.casefold()) if len(word) > 1}
     if not wanted:
         raise ToolError("The query has no words. Give names or words as they were written.")
@@ -65,7 +66,7 @@ async def _run_recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _list_offloaded_files(env: Env) -> list[str]:
-    """List the offloaded files, newest first."""
+    """List the files of offloaded messages that Recall searches, newest first."""
     names = await env.files.list_names(env.kept, limit=MAX_RECALL_FILES)
     paths = [os.path.join(env.kept, name) for name in names if not name.endswith("/")]
     stats = [(await env.files.stat(path), path) for path in paths]
@@ -73,6 +74,7 @@ async def _list_offloaded_files(env: Env) -> list[str]:
 
 
 async def _find_recall_hits(path: str, wanted: set[str], env: Env) -> Iterable[RecallHit]:
+    """Find the lines of an offloaded file that contain a word of a Recall query."""
     text = (await env.files.read(path, limit=MAX_RECALL_FILE_BYTES)).decode(errors="replace")
     lines = enumerate(text.split("\n"), 1)
     counted = ((sum(w in line.casefold() for w in wanted), n, line) for n, line in lines)
@@ -80,6 +82,7 @@ async def _find_recall_hits(path: str, wanted: set[str], env: Env) -> Iterable[R
 
 
 def _render_recall_hits(hits: Iterable[RecallHit]) -> Iterable[str]:
+    """Format the lines found by Recall with their file and line number."""
     for hit in hits:
         cut = (
             hit.text
@@ -118,6 +121,7 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def _run_remember(args: RememberArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Remember tool: store a memory, or forget one by name."""
     if env.memory is None:
         raise ToolError("Memory is off here. Tell the user.")
     if args.forget:
@@ -150,6 +154,7 @@ class SkillArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_skill(args: SkillArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Skill tool: return the text of a skill with its arguments filled in."""
     if env.skills is None:
         raise ToolError("There are no skills here.")
     used = await env.skills.use(args.name.strip().removeprefix("/"), args.args, call=call)

@@ -66,6 +66,7 @@ def find_indent_shift(old: Sequence[str], new: Sequence[str]) -> IndentShift | N
 
 
 def _shift_with_unit(old: str, new: str, unit: str, becomes: str) -> IndentShift | None:
+    """Return the indentation change from one line to another for a pair of indent units."""
     turned = old.replace(unit, becomes) if unit else old
     if new.endswith(turned):
         return IndentShift(unit, becomes, more=new[: len(new) - len(turned)])
@@ -161,7 +162,7 @@ def render_replacement(
 
 
 def _find_occurrences(flat: FlatText, text: str, needle: str) -> tuple[TextMatch, ...]:
-    """Return every place of the needle, overlapping ones too: two ways to read are one too many."""
+    """Find every place of old_string in a file; overlapping ones count as ambiguous too."""
     found = list[TextMatch]()
     at = text.find(needle) if needle else -1
     while at >= 0:
@@ -279,6 +280,7 @@ def _character_triples(line: str) -> set[str]:
 
 
 def _first_difference(wanted: list[str], there: list[str], top: int) -> str:
+    """Describe the first line where old_string of a failed edit differs from the file."""
     pairs = zip(wanted, there[top : top + len(wanted)], strict=False)
     for number, (yours, theirs) in enumerate(pairs, top + 1):
         if yours != theirs:

@@ -44,6 +44,7 @@ class NotebookEditArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the NotebookEdit tool, unless another program changes the notebook meanwhile."""
     path = absolute_path(args.notebook_path, env.cwd)
     async with env.files.queue(path):
         try:
@@ -53,6 +54,7 @@ async def _run_notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> Too
 
 
 async def _edit_notebook(path: str, args: NotebookEditArgs, *, env: Env) -> ToolOutcome:
+    """Replace, insert or delete one cell of a notebook that the model has read."""
     from travois.tools.notebook_cells import parse_notebook_text
 
     stat = await require_file(path, env)
@@ -80,7 +82,7 @@ async def _edit_notebook(path: str, args: NotebookEditArgs, *, env: Env) -> Tool
 def _plan_cell_edit(
     sheet: NotebookText, index: int, args: NotebookEditArgs
 ) -> tuple[list[TextSplice], str]:
-    """Return the splices for the edit, and a description of it."""
+    """Plan a NotebookEdit call: the splices of the JSON text and a description."""
     from travois.tools import notebook_cells
 
     if args.edit_mode == "insert":
@@ -99,7 +101,7 @@ def _plan_cell_edit(
 
 
 def _find_cell_index(sheet: NotebookText, args: NotebookEditArgs) -> int:
-    """Return the number of the cell that is meant, from 0; -1 if none was named."""
+    """Return the index of the cell that a NotebookEdit call names; -1 if it names none."""
     cells = sheet.notebook.cells
     if args.cell_id:
         numbered = CELL_NUMBER_PATTERN.fullmatch(args.cell_id)

@@ -89,7 +89,7 @@ def render_cells(text: str, start: TextPosition, limit: int, *, room: ResultRoom
 
 
 def find_member_spans(text: str, at: int) -> dict[str, JsonSpan]:
-    """Return the values of the JSON object that begins here, by name."""
+    """Find the values of the JSON object that begins here, by name."""
     found = dict[str, JsonSpan]()
     at = _skip_whitespace(text, at + 1)
     while text[at] != "}":
@@ -101,7 +101,7 @@ def find_member_spans(text: str, at: int) -> dict[str, JsonSpan]:
 
 
 def find_element_spans(text: str, at: int) -> list[JsonSpan]:
-    """Return the values of the JSON array that begins here."""
+    """Find the values of the JSON array that begins here."""
     found = list[JsonSpan]()
     at = _skip_whitespace(text, at + 1)
     while text[at] != "]":
@@ -125,6 +125,7 @@ def _skip_whitespace(text: str, at: int) -> int:
 
 
 def _render_cell(index: int, cell: NotebookCell) -> str:
+    """Render a notebook cell for the Read tool: a heading, its source and its outputs."""
     name = f", id {cell.id}" if cell.id else ""
     head = f"--- cell {index} ({cell.cell_type}{name}) ---"
     outputs = (line for output in cell.outputs for line in _render_output(output))
@@ -132,6 +133,7 @@ def _render_cell(index: int, cell: NotebookCell) -> str:
 
 
 def _render_output(output: CellOutput) -> Iterator[str]:
+    """Render an output of a notebook cell: its text or traceback, and sizes of other media."""
     yield f"[output{': ' + output.output_type if output.output_type == 'error' else ''}]"
     if output.output_type == "error":
         trace = output.traceback or [f"{output.ename}: {output.evalue}"]
@@ -146,6 +148,7 @@ def _render_output(output: CellOutput) -> Iterator[str]:
 
 
 def _plain_text_data(value: msgspec.Raw) -> str:
+    """Decode the plain text of a notebook cell's output, or return its JSON."""
     try:
         return join_lines(msgspec.json.decode(value, type=MultilineText))
     except msgspec.ValidationError:
@@ -153,7 +156,7 @@ def _plain_text_data(value: msgspec.Raw) -> str:
 
 
 def _shorten_output(text: str) -> str:
-    """Return plain text without colors, shortened in the middle if it is long."""
+    """Shorten the output of a notebook cell in the middle, and remove its colors."""
     text = ANSI_COLOR.sub("", text).rstrip("\n")
     if len(text) <= MAX_CELL_OUTPUT_CHARS:
         return text
@@ -237,7 +240,7 @@ def replace_cell(
 def insert_cell(
     sheet: NotebookText, index: int, *, source: str, cell_type: str
 ) -> list[TextSplice]:
-    """Return a cell of its own, to stand at this index."""
+    """Insert a new cell into a notebook at an index."""
     style, cells = sheet.style, sheet.cells
     base = _indent_at(sheet.text, cells[0].start) if cells else (style.unit or "") * 2
     made = style.render(_new_cell(sheet, index, source=source, cell_type=cell_type), base=base)
@@ -262,6 +265,7 @@ def delete_cell(sheet: NotebookText, index: int) -> list[TextSplice]:
 
 
 def _detect_json_style(text: str) -> JsonStyle:
+    """Detect indentation, line ending, separators and escapes of a notebook's JSON."""
     opening = OBJECT_OPENING.match(text)
     blank, colon = (opening[1], opening[2]) if opening else ("", ": ")
     return JsonStyle(
@@ -280,6 +284,7 @@ def _splice_value(sheet: NotebookText, span: JsonSpan, value: object) -> TextSpl
 def _splice_retyped_cell(
     sheet: NotebookText, span: JsonSpan, *, source: str, cell_type: str
 ) -> TextSplice:
+    """Replace a notebook cell by one of another type, keeping its ID and metadata."""
     old: dict[str, object] = json.loads(sheet.text[span.start : span.end])
     kept = {name: old[name] for name in old if name not in ("outputs", "execution_count")}
     cell = (
@@ -291,6 +296,7 @@ def _splice_retyped_cell(
 
 
 def _new_cell(sheet: NotebookText, index: int, *, source: str, cell_type: str) -> dict[str, object]:
+    """Build the JSON of a new notebook cell, with an ID if the format version has them."""
     fresh: dict[str, object] = {
         "cell_type": cell_type,
         "metadata": {},
@@ -302,11 +308,12 @@ def _new_cell(sheet: NotebookText, index: int, *, source: str, cell_type: str) -
 
 
 def _empty_run_fields(cell_type: str) -> dict[str, object]:
-    """Return the fields of a code cell that has not run."""
+    """Return the output fields of a notebook code cell that has not run."""
     return {"outputs": [], "execution_count": None} if cell_type == "code" else {}
 
 
 def _unused_cell_id(sheet: NotebookText, seed: str) -> str:
+    """Return an ID for a new notebook cell that no other cell has."""
     used = {cell.id for cell in sheet.notebook.cells}
     while (name := content_digest(seed.encode())[:8]) in used:
         seed += "\n"
@@ -314,7 +321,7 @@ def _unused_cell_id(sheet: NotebookText, seed: str) -> str:
 
 
 def _cell_separator(sheet: NotebookText, base: str) -> str:
-    """Return the text between two cells."""
+    """Return the text between two cells in a notebook's JSON."""
     if len(sheet.cells) > 1:
         return sheet.text[sheet.cells[0].end : sheet.cells[1].start]
     style = sheet.style
@@ -326,11 +333,11 @@ def _source_lines(source: str) -> list[str]:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the indentation of the line on which this character stands."""
+    """Return the indentation of the JSON line at a position of a notebook's text."""
     return indent_of(text[text.rfind("\n", 0, at) + 1 : at])
 
 
 def is_cell_unchanged(sheet: NotebookText, index: int, *, source: str, cell_type: str) -> bool:
-    """Return whether a cell is like this already."""
+    """Return whether a notebook cell already has this source and type."""
     cell = sheet.notebook.cells[index]
     return (join_lines(cell.source), cell.cell_type) == (source, cell_type)

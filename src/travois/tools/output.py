@@ -120,6 +120,7 @@ def _describe_saved_output(
 
 
 def _decode_part(data: bytes) -> DecodedPart:
+    """Decode part of a program's output, without terminal codes, unless it is binary."""
     nul = "NUL bytes are shown as \\0" if b"\0" in data else ""
     decoded = decode_text(data)
     if decoded is None and nul:

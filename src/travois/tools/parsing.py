@@ -28,23 +28,23 @@ class SymbolQuery(msgspec.Struct, frozen=True):
 
     @property
     def last_part(self) -> str:
-        """The name without those around it."""
+        """Return the name without the names around it."""
         return NAME_SEPARATOR.split(self.name)[-1].lstrip("$@")
 
     @property
     def expression(self) -> str:
-        """The name as a regular expression, for ripgrep and for us."""
+        """Return the name as a regular expression, for ripgrep and for syntax trees."""
         text = r"\w*".join(re.escape(part) for part in self.last_part.split("*"))
         return rf"\w*{text}\w*" if self.loose else text
 
     @property
     def full_pattern(self) -> re.Pattern[str]:
-        """Finds it among names that have those around them before them."""
+        """Return the pattern that finds the name among qualified names."""
         outer = "".join(rf"{re.escape(part)}\." for part in NAME_SEPARATOR.split(self.name)[:-1])
         return re.compile(rf"(?:.*\.)?{outer}{self.expression}", re.IGNORECASE if self.loose else 0)
 
     def may_define(self, data: bytes, language: str) -> bool:
-        """Return whether there is a line that may define it, as far as the language shows that."""
+        """Return whether some line looks like a definition of the name in this language."""
         flags = re.IGNORECASE if self.loose else 0
         line = syntax.load_grammars()[language].near.replace("NAME", f"(?:{self.expression})")
         defines, text = re.compile(line, flags), data.decode(errors="replace")

@@ -49,7 +49,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Return what a patch does, file by file; raises `ToolError` where it is none."""
+    """Parse a patch into its file changes; raises `ToolError` if it is malformed."""
     lines = text.strip("\r\n").replace("\r\n", "\n").split("\n")
     while lines and not lines[0].strip():
         lines.pop(0)
@@ -65,6 +65,7 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
 
 
 def _parse_file_changes(lines: list[str]) -> Iterator[FileChange]:
+    """Split a patch at its file headers and parse the change of each file."""
     heads = [n for n, line in enumerate(lines) if FILE_HEADER.match(line)]
     if not heads:
         return
@@ -77,6 +78,7 @@ def _parse_file_changes(lines: list[str]) -> Iterator[FileChange]:
 
 
 def _parse_file_change(kind: str, path: str, body: list[str]) -> FileChange:
+    """Parse one file section of a patch: an added, deleted or updated file."""
     match kind:
         case "Add":
             if wrong := next((line for line in body if line and line[0] != "+"), ""):
@@ -95,6 +97,7 @@ def _parse_file_change(kind: str, path: str, body: list[str]) -> FileChange:
 
 
 def _parse_chunks(path: str, lines: list[str]) -> Iterator[PatchChunk]:
+    """Parse an updated file of a patch into chunks with their context anchors."""
     anchors, old, new = list[str](), list[str](), list[str]()
     begun = False
     for line in lines:
@@ -123,6 +126,7 @@ def _parse_chunks(path: str, lines: list[str]) -> Iterator[PatchChunk]:
 
 
 def _add_chunk_line(line: str, old: list[str], new: list[str]) -> None:
+    """Add a patch line to the old lines, the new lines or both, by its sign."""
     if line[:1] != "+":
         old.append(line[1:])
     if line[:1] != "-":
@@ -148,7 +152,7 @@ def apply_chunks(text: str, chunks: Sequence[PatchChunk], path: str) -> str:
 
 
 def _render_chunk(lines: Sequence[str], chunk: PatchChunk, start: int) -> list[str]:
-    """Return the new lines of a chunk; those that it keeps stay as they stand in the file."""
+    """Return the new lines of a patch chunk; kept lines stay as the file has them."""
     kept, made, taken = lines[start : start + len(chunk.old)], list[str](), 0
     for line in chunk.new:
         rest = chunk.old[taken:]
@@ -182,7 +186,7 @@ def _find_chunk_start(lines: Sequence[str], chunk: PatchChunk, at: int, *, which
 
 
 def _find_lines(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
-    """Return the first line from `at` on where these stand; less and less exactly, else -1."""
+    """Find the first place of a patch chunk's lines from `at` on, ever less exactly; else -1."""
     for same in (str, str.rstrip, str.strip, _fold_line):
         sought = [same(line) for line in wanted]
         there = [same(line) for line in lines[at:]]
@@ -193,6 +197,6 @@ def _find_lines(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
 
 
 def _fold_line(line: str) -> str:
-    """Return a line without what a model may have written in simpler signs."""
+    """Simplify the typography of a line of a patch: plain quotes and dashes, no outer blanks."""
     text = unicodedata.normalize("NFKC", line).translate(DASH_FOLD | QUOTE_FOLD)
     return text.strip()

@@ -37,7 +37,7 @@ def write_access(path: str, here: CallLocation) -> tuple[Access, ...]:
 
 
 def _refuse_nul_path(path: str) -> None:
-    """Raise for a path that no file can have."""
+    """Refuse a path argument with a NUL character, which no file can have."""
     if "\0" in path:
         raise ToolError(f"{escape_path(path)} is not a valid path: it contains a NUL character")
 
@@ -75,6 +75,7 @@ def describe_link(stat: FileStat | None) -> str:
 
 
 async def _describe_missing_path(path: str, env: Env) -> str:
+    """Explain that a path does not exist, suggesting similar names in its folder."""
     folder, name = os.path.split(path)
     stat = await env.files.stat(folder)
     if stat is None or stat.kind != "folder":
@@ -88,6 +89,7 @@ async def _describe_missing_path(path: str, env: Env) -> str:
 
 
 def _find_similar_names(name: str, names: list[str]) -> list[str]:
+    """Find up to three names in a folder that resemble a missing one."""
     from difflib import get_close_matches
 
     lowered = {other.lower(): other for other in names}
@@ -98,6 +100,7 @@ def _find_similar_names(name: str, names: list[str]) -> list[str]:
 
 
 async def _describe_folder(path: str, env: Env) -> str:
+    """Explain that a path is a folder instead of a file, and list some of its entries."""
     names = await env.files.list_names(path, limit=MAX_FOLDER_NAMES)
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     inside = (

@@ -83,7 +83,7 @@ def describe_file_kind(head: bytes) -> str:
 
 
 def is_garbled(head: bytes) -> bool:
-    """Return whether there are too many control characters for a text."""
+    """Return whether the beginning of a file has too many control characters for text."""
     return len(head) - len(head.translate(None, CONTROL_BYTES)) > len(head) // 10
 
 
@@ -130,12 +130,14 @@ def _parse_page_range(wanted: str, count: int) -> tuple[int, int]:
 
 
 def _render_pdf_pages(reader: PdfReader, first: int, last: int, *, count: int) -> Iterator[str]:
+    """Render the text of PDF pages for the Read tool, each below a page heading."""
     for number in range(first, last + 1):
         text = reader.pages[number - 1].extract_text().strip()
         yield f"--- page {number} of {count} ---\n{text or EMPTY_PAGE}"
 
 
 def _pdf_continuation(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
+    """Tell the Read tool's caller which pages or column of a PDF to read next."""
     last = first + shown - 1
     if cut:
         yield f'[page {last} of {count} is cut; continue with pages="{last}-", column={cut}]'
@@ -163,6 +165,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Read tool for a text file, image, PDF or notebook."""
     path = absolute_path(args.file_path, env.cwd)
     stat = await require_file(path, env)
     whole = stat.size <= MAX_WHOLE_FILE_BYTES
@@ -183,7 +186,7 @@ async def _run_read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _read_pdf(data: bytes, args: ReadArgs, *, size: int, room: ResultRoom) -> ToolOutcome:
-
+    """Read pages of a PDF as text for the Read tool, in a thread."""
     if size > len(data):
         raise ToolError(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
     wanted = partial(read_pdf_pages, data, args.pages, column=max(args.column, 1), room=room)
@@ -191,6 +194,7 @@ async def _read_pdf(data: bytes, args: ReadArgs, *, size: int, room: ResultRoom)
 
 
 def _read_image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) -> ToolOutcome:
+    """Store an image for the Read tool and show it to the model; refuse very large ones."""
     if stat.size > MAX_READ_IMAGE_BYTES:
         raise ToolError(
             f"{display_path(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {MAX_READ_IMAGE_BYTES:,} "  # noqa: E501
@@ -202,6 +206,7 @@ def _read_image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) 
 
 
 def _read_text_file(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom) -> ToolOutcome:
+    """Read a text file or notebook for the Read tool; refuse binary files."""
     source = decode_text(data)
     if source is None or _is_garbled_text(source.encoding, data):
         raise ToolError(_binary_file_message(name, data, len(data)))
@@ -212,12 +217,14 @@ def _read_text_file(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom)
 
 
 def _render_notebook(source: DecodedText, args: ReadArgs, room: ResultRoom) -> str:
+    """Render a notebook's cells for the Read tool, or nothing if it cannot be parsed."""
     from travois.tools.notebook_cells import render_cells
 
     return render_cells(source.text, TextPosition(args.offset, args.column), args.limit, room=room)
 
 
 def _render_text(source: DecodedText, args: ReadArgs, room: ResultRoom) -> ToolOutcome:
+    """Render a page of a text file with line numbers for the Read tool."""
     feed = "\n" if "\n" in source.text else "\r"
     page = _start_page(args, room, feed)
     page.add(source.text)
@@ -240,6 +247,7 @@ def _start_page(args: ReadArgs, room: ResultRoom, feed: str) -> LinePage:
 
 
 def _fit_page(page: LinePage) -> FittedPage:
+    """Fit a page of the Read tool into its size limit; refuse a column past the line's end."""
     if page.is_past_line_end:
         line, column = page.first
         raise ToolError(f"Line {line} is shorter than column {column}; omit column to read it.")
@@ -258,6 +266,7 @@ def _describe_position(page: LinePage, fitted: FittedPage, total: str, *, more: 
 
 
 def _describe_encoding(source: DecodedText) -> Iterator[str]:
+    """List remarks on an unusual encoding and mixed line endings of a file."""
     if source.encoding.label:
         yield f"encoding: {source.encoding.label}"
     kinds = line_endings(source.text)

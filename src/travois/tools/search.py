@@ -124,6 +124,7 @@ def expand_braces(pattern: str) -> list[tuple[str, ...]] | None:
 
 
 def _anchor_glob(pattern: str) -> str:
+    """Normalize a glob so that a pattern without a slash matches in every folder."""
     if "/" not in pattern:
         return f"**/{pattern}"
     pattern = SAME_FOLDER.sub("/", pattern).removeprefix("./").lstrip("/")
@@ -131,6 +132,7 @@ def _anchor_glob(pattern: str) -> str:
 
 
 def _translate_token(token: str) -> str:
+    """Translate one token of a glob into a regular expression."""
     if token == "**/":
         return "(?:[^/]+/)*"
     if token.startswith("*"):
@@ -145,6 +147,7 @@ def _translate_token(token: str) -> str:
 
 
 def _has_balanced_braces(tokens: Sequence[str]) -> bool:
+    """Check that the braces of a glob are balanced."""
     depth = 0
     for token in tokens:
         depth += (token == "{") - (token == "}")
@@ -214,6 +217,7 @@ def _loosen_glob(part: Sequence[str]) -> str:
 
 
 def _loosen_token(token: str, char: str) -> str:
+    """Return a token for an ignore rule that matches at least what a glob's token does."""
     if len(char) > 1 or token in ("*", "?"):
         return "*"
     if char.isalnum() or char in PLAIN_PUNCTUATION:
@@ -325,7 +329,7 @@ async def locate_search_path(env: Env, path: str) -> tuple[str, FileStat]:
 
 
 def build_query(env: Env, place: str, stat: FileStat, *options: str) -> RipgrepQuery:
-    """Return a question about a place that `spot` found."""
+    """Build a ripgrep query for a place that `locate_search_path` found."""
     if stat.kind != "folder":
         return RipgrepQuery(env.cwd, place, "", options)
     folder = os.path.normpath(os.path.join(env.cwd, place))
@@ -442,7 +446,7 @@ class RipgrepReader:
 
 
 async def _run_ripgrep(env: Env, reader: RipgrepReader, *, timeout: float) -> ProcessResult:
-    """Run it where its question says; what it complains about is refused."""
+    """Run ripgrep in the folder of its query; its error messages become a refusal."""
     query = reader.query
     rules = ("--ignore-file=/dev/stdin",) if query.filter.rules else ()
     argv = (*RIPGREP, *rules, *query.options, "--", query.target)
@@ -530,6 +534,7 @@ class GlobArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_grep(args: GrepArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Grep tool: search file contents by a regular expression with ripgrep."""
     place, stat = await locate_search_path(env, args.path)
     query = msgspec.structs.replace(
         build_query(env, place, stat, *_grep_options(args), "--regexp", args.pattern),
@@ -554,6 +559,7 @@ async def _run_grep(args: GrepArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_glob(args: GlobArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Glob tool: list the files whose paths match a glob."""
     folder, pattern = _split_glob_root(args)
     place, stat = await locate_search_path(env, folder)
     if stat.kind != "folder":
@@ -573,7 +579,7 @@ async def _run_glob(args: GlobArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _render_file_list(env: Env, answer: SearchAnswer) -> list[str]:
-    """Return the lines of a listing, and how many files there are if it does not name all."""
+    """Render the files found by Glob, with the total if not all are listed."""
     paths, order = [row.path for row in answer.rows], "by path"
     if answer.is_whole or answer.timed_out:
         times = await env.files.modified_times([os.path.join(env.cwd, path) for path in paths])
@@ -599,6 +605,7 @@ async def _glob_hint(env: Env, query: RipgrepQuery, pattern: str) -> str:
 
 
 def _grep_options(args: GrepArgs) -> Iterable[str]:
+    """List the ripgrep options for a Grep call."""
     yield from ("--null", "--no-heading", "--with-filename", "--crlf")
     yield "--engine=auto"
     if args.ignore_case:
@@ -619,6 +626,7 @@ def _grep_options(args: GrepArgs) -> Iterable[str]:
 
 
 def _grep_layout_options(args: GrepArgs) -> Iterable[str]:
+    """List the ripgrep options for line numbers, context and long lines of Grep."""
     yield from (
         f"--max-columns={MAX_MATCH_CHARS}",
         "--max-columns-preview",
@@ -630,6 +638,7 @@ def _grep_layout_options(args: GrepArgs) -> Iterable[str]:
 
 
 def _parse_glob_filter(patterns: str) -> PathFilter:
+    """Parse the globs of a Grep or Glob call, or explain that one is malformed."""
     try:
         return parse_path_filter(patterns)
     except re.error as error:
@@ -661,7 +670,7 @@ def _row_limit(args: GrepArgs) -> int:
 
 
 def _render_grep_page(args: GrepArgs, answer: SearchAnswer) -> str:
-    """Return as many rows from `offset` on as may be shown, and how to see the others."""
+    """Render a page of Grep results from `offset` on, and how to see the others."""
     first = max(args.offset, 0)
     rows = answer.rows[first - answer.first :][: _row_limit(args)]
     if not rows:
@@ -679,12 +688,14 @@ def _render_grep_page(args: GrepArgs, answer: SearchAnswer) -> str:
 
 
 def _describe_past_end(answer: SearchAnswer, first: int) -> str:
+    """Explain that the offset of a search is past the last result."""
     if answer.is_whole:
         return f"There are only {answer.known} results; offset {first} is past the last."
     return f"Only {answer.known} results were found in time; offset {first} is past the last."
 
 
 def _fit_grep_rows(args: GrepArgs, rows: Sequence[SearchRow]) -> list[str]:
+    """Format the rows of a Grep result up to its size limit."""
     lines, size = list[str](), 0
     for row, before in zip(rows, (None, *rows), strict=False):
         line = _format_grep_row(args, row, before)
@@ -696,6 +707,7 @@ def _fit_grep_rows(args: GrepArgs, rows: Sequence[SearchRow]) -> list[str]:
 
 
 def _format_grep_row(args: GrepArgs, row: SearchRow, before: SearchRow | None) -> str:
+    """Format one row of a Grep result for its output mode, grouped by file."""
     name = show_path(row.path)
     match args.output_mode:
         case "files_with_matches":

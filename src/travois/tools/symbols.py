@@ -79,6 +79,7 @@ class SymbolSearch(msgspec.Struct):
 
 
 async def _run_symbols(args: SymbolsArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Symbols tool: find definitions or uses of a name, or outline files."""
     place, stat = await locate_search_path(env, args.path)
     kinds, wanted = _symbol_kinds(args.kind), SymbolQuery(args.name)
     _check_symbol_args(wanted, args, place, stat=stat)
@@ -114,6 +115,7 @@ def _symbol_kinds(kind: str) -> tuple[str, ...]:
 def _check_symbol_args(
     wanted: SymbolQuery, args: SymbolsArgs, place: str, *, stat: FileStat
 ) -> None:
+    """Reject arguments of the Symbols tool that cannot find anything."""
     if args.name and not re.search(r"\w", wanted.last_part):
         raise ToolError("Give at least part of a name, or no name for the outline of path.")
     if args.references and (not args.name or "*" in args.name):
@@ -130,7 +132,7 @@ def _check_symbol_args(
 
 
 def _word_options(wanted: SymbolQuery) -> tuple[str, ...]:
-    """Return the ripgrep options that list each file with the word."""
+    """Return the ripgrep options that list each file with the name that Symbols looks for."""
     case = ("--ignore-case",) if wanted.loose else ()
     word = rf"\b{{start-half}}(?:{wanted.expression})\b{{end-half}}"
     return (*case, "--files-with-matches", "--regexp", word)
@@ -169,7 +171,7 @@ async def _search_sources(env: Env, looked: SymbolSearch, task: ParseTask) -> Sy
 
 
 async def _read_source_batch(env: Env, looked: SymbolSearch) -> list[tuple[str, SourceText | None]]:
-    """Return the next files, as many as go well together."""
+    """Read the next batch of source files for a search for symbols."""
     batch, size = list[tuple[str, SourceText | None]](), 0
     for path in looked.files[looked.done : looked.done + PARSE_BATCH_FILES]:
         data = await _read_source_file(env, path, looked.place)
@@ -199,7 +201,7 @@ async def _parse_in_subprocess(env: Env, task: ParseTask) -> list[list[str] | No
 
 
 async def _read_source_file(env: Env, path: str, place: str) -> bytes | None:
-    """Return the text of a file; none if it is not one that people write, or cannot be read."""
+    """Read a source file for Symbols; None if generated, binary, too large or unreadable."""
     try:
         data = await env.files.read(absolute_path(path, env.cwd), limit=MAX_SOURCE_BYTES + 1)
     except OSError:
@@ -218,7 +220,7 @@ def _missing_grammar_text(languages: Sequence[str]) -> str:
 
 
 def _render_symbols(args: SymbolsArgs, looked: SymbolSearch, *, note: str = "") -> ToolOutcome:
-    """Return a page of what was found; an outline names each file once."""
+    """Render a page of definitions or uses; an outline names each file once."""
     rows, first = looked.rows, max(args.offset, 0)
     remarks = "".join(looked.remarks())
     if not rows:
@@ -237,6 +239,7 @@ def _render_symbols(args: SymbolsArgs, looked: SymbolSearch, *, note: str = "") 
 
 
 def _fit_symbol_rows(rows: Sequence[SearchRow], *, outline: bool) -> list[str]:
+    """Format the rows of a Symbols result up to its size limit."""
     lines, size = list[str](), 0
     for row, before in zip(rows, (None, *rows), strict=False):
         name = show_path(row.path)
@@ -254,6 +257,7 @@ def _fit_symbol_rows(rows: Sequence[SearchRow], *, outline: bool) -> list[str]:
 
 
 def _summarize_symbols(args: SymbolsArgs) -> str:
+    """Describe a Symbols call in one line."""
     if not args.name:
         return f"Outline {escape_path(args.path) or 'the folder'}"
     what = "uses" if args.references else "definitions"

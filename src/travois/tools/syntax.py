@@ -102,13 +102,13 @@ def languages_by_extension() -> dict[str, str]:
 
 
 def language_of_path(path: str) -> str:
-    """Return the language that a path speaks of; empty if it is none of ours."""
+    """Return the programming language of a path; empty if it is not supported."""
     return languages_by_extension().get(path.rpartition(".")[2].lower(), "")
 
 
 @cache
 def is_grammar_installed(language: str) -> bool:
-    """Return whether the grammar is there."""
+    """Return whether the tree-sitter grammar of a language is installed."""
     from importlib.util import find_spec
 
     return find_spec(load_grammars()[language].module) is not None
@@ -116,6 +116,7 @@ def is_grammar_installed(language: str) -> bool:
 
 @cache
 def _load_grammar(language: str) -> tuple[Language, Query]:
+    """Load the tree-sitter grammar of a language and its query for definitions."""
     from tree_sitter import Language, Query
 
     found = load_grammars()[language]
@@ -125,6 +126,7 @@ def _load_grammar(language: str) -> tuple[Language, Query]:
 
 
 def _grammar_query(found: Grammar) -> str:
+    """Build the tree-sitter query that finds a language's definitions."""
     base = _grammar_query(load_grammars()[found.like]) if found.like else ""
     own = (
         f"({node} name: (_) @name) @{kind}\n"
@@ -135,11 +137,12 @@ def _grammar_query(found: Grammar) -> str:
 
 
 def find_symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
-    """Return all that a source defines, in order; local variables are nobody else's business."""
+    """Return all definitions of a source file in order, without local variables."""
     return _collect_symbols(data, _parse_tree(data, language), language)
 
 
 def _collect_symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ...]:
+    """Collect the named definitions of a source file with their qualified names."""
     around: list[tuple[int, str, str]] = []
     named, made, lines = set[int](), list[Symbol](), _line_starts(data)
     for found in _find_definitions(data, root, language):
@@ -181,7 +184,7 @@ def _find_definitions(data: bytes, root: Node, language: str) -> list[Definition
 
 
 def _definition_kind(kind: str, inside: str) -> str:
-    """Return the kind of a definition in view of what it stands in; empty for what is local."""
+    """Return the kind of a definition, given what encloses it; empty if it is local."""
     if inside in (*FUNCTION_KINDS, "closed"):
         return "" if kind in LOCAL_KINDS else kind
     if inside in (*CLASS_KINDS, "scope"):
@@ -190,7 +193,7 @@ def _definition_kind(kind: str, inside: str) -> str:
 
 
 def _plain_name(data: bytes, name: Node) -> str:
-    """Return a name as it is told; empty if it goes over lines, as only what is broken does."""
+    """Return a definition's name without type parameters; empty if it spans lines."""
     text = data[name.start_byte : name.end_byte].decode(errors="replace").strip("@$:#\"'")
     text = re.sub(r"(?<=\w)<[^<>]*>| ", "", text).replace("\\", ".").replace("::", ".")
     return "" if "\n" in text else text
@@ -235,7 +238,7 @@ def _parse_tree(data: bytes, language: str) -> Node:
 
 
 def _has_huge_error(root: Node) -> bool:
-    """Return whether an error holds so much that each look into it would go through all of that."""
+    """Return whether a syntax error spans so much that examining it would take too long."""
     waiting = [root] if root.has_error else []
     while waiting:
         node = waiting.pop()
@@ -257,6 +260,7 @@ def find_mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
 
 
 def _is_name(root: Node, at: int, word: bytes) -> bool:
+    """Check that a word at a byte offset of a source file is a name in its syntax tree."""
     node = root.named_descendant_for_byte_range(at, at + len(word))
     if node is None or not NAME_NODE.search(node.type):
         return False
@@ -267,6 +271,7 @@ def _is_name(root: Node, at: int, word: bytes) -> bool:
 def _collect_mentions(
     data: bytes, places: Iterable[int], known: tuple[Symbol, ...]
 ) -> Iterator[Mention]:
+    """Collect the lines that use a name, each with its enclosing definition."""
     starts, last = _line_starts(data), 0
     for at in places:
         line = bisect(starts, at)
@@ -289,5 +294,5 @@ def _enclosing_name(known: tuple[Symbol, ...], at: int) -> str:
 
 
 def whole_word_pattern(word: str) -> re.Pattern[bytes]:
-    """Finds a word as a whole; bytes beyond ASCII are letters."""
+    """Return the pattern that finds a name as a whole word; bytes beyond ASCII are letters."""
     return re.compile(rb"(?<![\w\x80-\xff])" + re.escape(word.encode()) + rb"(?![\w\x80-\xff])")

@@ -60,6 +60,7 @@ class TaskListArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_task_create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskCreate tool: add a task, and remove it again if a hook objects."""
     added: list[Task] = []
 
     def edit(tasks: TaskList) -> TaskList:
@@ -86,6 +87,7 @@ async def _run_task_create(args: TaskCreateArgs, env: Env, call: str) -> ToolOut
 
 
 async def _run_task_update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskUpdate tool: change, claim, complete or delete a task."""
     id, edit = _parse_task_id(args.task), _build_task_edit(args)
     old = _require_task(env.tasks.read(), id)
     if args.status == "completed" != old.status:
@@ -107,6 +109,7 @@ async def _run_task_update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOut
 
 
 async def _run_task_get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskGet tool: show all fields of one task."""
     tasks = env.tasks.read()
     task = _require_task(tasks, _parse_task_id(args.task))
     blocks = [other.id for other in tasks if task.id in other.blocked_by]
@@ -126,6 +129,7 @@ async def _run_task_get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_task_list(args: TaskListArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskList tool: list all tasks of the session."""
     tasks = env.tasks.read()
     detail = msgspec.json.encode({"tasks": tasks}).decode()
     return text_outcome(
@@ -146,6 +150,7 @@ def _parse_task_id(given: str | int) -> str:
 
 
 def _require_task(tasks: TaskList, id: str) -> Task:
+    """Find a task by ID for a task tool, or report that there is none."""
     try:
         return find_task(tasks, id)
     except TaskError as error:
@@ -153,6 +158,7 @@ def _require_task(tasks: TaskList, id: str) -> Task:
 
 
 def _build_task_edit(args: TaskUpdateArgs) -> TaskEdit:
+    """Convert the arguments of a TaskUpdate call to an edit of the task."""
     return TaskEdit(
         content=args.subject,
         status=args.status,
@@ -166,7 +172,7 @@ def _build_task_edit(args: TaskUpdateArgs) -> TaskEdit:
 
 
 def _list_changed_fields(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
-    """Return the names of the fields that are not what they were."""
+    """List the fields that a TaskUpdate call has changed."""
     fields = {
         "subject": old.content != new.content,
         "description": old.description != new.description,
@@ -181,7 +187,7 @@ def _list_changed_fields(args: TaskUpdateArgs, old: Task, new: Task) -> list[str
 
 
 def _task_change_remark(tasks: TaskList, old: Task, new: Task) -> str:
-    """Return what the change means for other tasks."""
+    """Name the tasks that still block a started task, or that a completed one unblocks."""
     waits = open_blockers(tasks, new)
     if new.status == "in_progress" and waits:
         return f". It is blocked by {', '.join(f'#{id}' for id in waits)}: do that first."

@@ -72,7 +72,7 @@ class TextSplice(NamedTuple):
 
 
 def decode_text(data: bytes) -> DecodedText | None:
-    """Return these bytes as text, or None if they are none."""
+    """Decode a file's bytes; None if they are not text."""
     encoding = detect_encoding(data)
     if encoding == TextEncoding("utf-8") and not _is_utf8(data, final=True):
         encoding = _guess_encoding(data)
@@ -166,7 +166,7 @@ class FlatText(msgspec.Struct, frozen=True):
 
 
 def flatten_line_ends(text: str) -> FlatText:
-    """Return the text as a model sees it."""
+    """Replace every kind of line ending by a line feed, as a model sees the text."""
     if "\r" not in text:
         return FlatText(text, ())
     pairs = tuple(m.start() - i for i, m in enumerate(re.finditer("\r\n", text)))
@@ -174,6 +174,7 @@ def flatten_line_ends(text: str) -> FlatText:
 
 
 def _encoding_with_bom(bom: bytes, codec: str, data: bytes) -> TextEncoding:
+    """Return the encoding of a text whose byte order mark has been found."""
     if codec == "utf-8" and not _is_utf8(data, final=True):
         return TextEncoding(codec, bom, "surrogateescape")
     return TextEncoding(codec, bom, "surrogatepass" if codec.startswith("utf-16") else "strict")

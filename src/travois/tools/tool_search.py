@@ -41,7 +41,7 @@ class CallArgs(msgspec.Struct, frozen=True):
 def create_tool_search(
     tools: Iterable[AnyTool], run: Callable[[SearchArgs, Env, str], Awaitable[ToolOutcome]]
 ) -> AnyTool:
-    """Return ToolSearch; it names the tools of ours that it finds."""
+    """Create the ToolSearch tool, which finds MCP tools and rare tools of ours."""
     names = ", ".join(sorted(tool.name for tool in tools))
     return Tool[SearchArgs](
         name=TOOL_SEARCH_NAME,
@@ -55,7 +55,7 @@ def create_tool_search(
 
 
 def create_mcp_call(stands: Callable[[CallArgs], tuple[str, str]]) -> AnyTool:
-    """Return McpCall, which stands for the call of another tool."""
+    """Create the McpCall tool, which calls a tool that ToolSearch found."""
     return Tool[CallArgs](
         name=MCP_CALL_NAME,
         description="Run a tool that ToolSearch found.",
@@ -73,7 +73,7 @@ async def _refuse_direct_run(args: CallArgs, env: Env, id: str) -> ToolOutcome:
 
 
 def create_own_tool_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
-    """Return the two tools where no server is: they find and run rare tools of ours."""
+    """Create ToolSearch and McpCall for sessions that have no MCP server."""
     rare = tuple(tool for tool in tools if tool.deferred)
 
     async def search(args: SearchArgs, env: Env, id: str) -> ToolOutcome:
@@ -87,12 +87,12 @@ def create_own_tool_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
 
 
 def own_tool_specs(tools: Iterable[AnyTool]) -> list[Any]:
-    """Return tools of ours as a search knows those of servers."""
+    """Return the specifications of our own rare tools for ToolSearch."""
     return [McpToolSpec(one.name, "", one.name, one.description, tool_schema(one)) for one in tools]
 
 
 def render_own_tool(tool: Any) -> str:
-    """Return a tool that was found, as the model is told of it."""
+    """Render a tool of ours that ToolSearch found."""
     told = {"tool": tool.name, "description": tool.description}
     return msgspec.json.encode(told | {"arguments": msgspec.Raw(tool.schema.encode())}).decode()
 

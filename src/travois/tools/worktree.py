@@ -21,13 +21,14 @@ class EnterArgs(msgspec.Struct, frozen=True):
 
 
 class ExitArgs(msgspec.Struct, frozen=True):
-    """How to leave the worktree."""
+    """The way to leave the worktree."""
 
     action: Literal["keep", "remove"] = "keep"
     discard_changes: bool = False
 
 
 async def _run_enter_worktree(args: EnterArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the EnterWorktree tool: move the session into a git worktree."""
     if moved := decode_worktree_move(env.state.get(WORKTREE_STATE, "")):
         raise ToolError(f"The session is in the worktree {moved.path}. Use ExitWorktree first.")
     if args.name and args.path:
@@ -41,6 +42,7 @@ async def _run_enter_worktree(args: EnterArgs, env: Env, call: str) -> ToolOutco
 
 
 async def _run_exit_worktree(args: ExitArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the ExitWorktree tool: move the session back, and keep or remove the worktree."""
     moved = decode_worktree_move(env.state.get(WORKTREE_STATE, ""))
     if moved is None:
         raise ToolError("The session is not in a worktree entered with EnterWorktree.")
@@ -56,6 +58,7 @@ async def _run_exit_worktree(args: ExitArgs, env: Env, call: str) -> ToolOutcome
 
 
 def _require_worktrees(env: Env) -> Worktrees:
+    """Return the worktrees of the main session; refuse in subagents."""
     if env.worktrees is None:
         raise ToolError("Only the main session can move to a worktree.")
     return env.worktrees

@@ -92,6 +92,7 @@ def render_footer(standing: FooterStatus, theme: Theme, columns: int) -> str:
 
 
 def _render_meter(used: int, theme: Theme) -> str:
+    """Draw the context window meter of the footer."""
     role: TextRole = (
         "bad" if used >= FULL_USE_PERCENT else "warn" if used >= HIGH_USE_PERCENT else "quiet"
     )
@@ -100,6 +101,7 @@ def _render_meter(used: int, theme: Theme) -> str:
 
 
 def _format_time_left(seconds: float) -> str:
+    """Format how long the prompt cache lives, for the footer."""
     return (
         f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds / 15)) * 15} s"
     )

@@ -147,6 +147,7 @@ def run_line_mode(args: Namespace) -> int:
 
 
 async def _run_line_mode(args: Namespace) -> int:
+    """Run line mode, after a choice of session if one is to be picked."""
     terminal, asked, first = LineTerminal(), options_from_args(args), args.prompt or ""
     picking = asked.resume == PICK_SESSION
     options = (
@@ -278,6 +279,7 @@ async def _watch_interrupts(
 async def _run_line_turn(
     desk: LineModeHost, terminal: LineTerminal, *, said: tuple[TextOrMedia, ...]
 ) -> None:
+    """Run one turn in line mode and print its events."""
     session = desk.session
     session.crew.agent.turn.inbox.extend(desk.notes)
     desk.notes.clear()

@@ -303,6 +303,7 @@ def _strip_line_ends(lines: list[str]) -> Iterator[str]:
 
 
 def _create_console(out: StringIO, theme: Theme, columns: int) -> Console:
+    """Create the console that renders Markdown in the theme's colours."""
     code = "none" if theme.name == "none" else "cyan" if theme.name == "dark" else "blue"
     return Console(
         file=out,

@@ -326,6 +326,7 @@ class Screen:
 
 
 def _join_fragments(lines: Sequence[str]) -> StyleAndTextTuples:
+    """Join coloured lines into the text fragments of the live region."""
     parts: StyleAndTextTuples = []
     for number, line in enumerate(lines):
         parts += [("", "\n")] if number else []

@@ -51,14 +51,13 @@ from travois.tui.slash import CommandHost, SlashCommand
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemoryStore
 
-
 # /memory, and a line that begins with #.
-
 
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
 
 
 async def _run_memory_command(desk: CommandHost, typed: str) -> str:
+    """Run /memory: list, search, add and edit memories."""
     place, loaded = load_workspace(desk.options)
     known = open_memories_here(place.home, place.project, loaded)
     return await anyio.to_thread.run_sync(
@@ -110,9 +109,7 @@ MEMORY_COMMANDS = {
     )
 }
 
-
 # Command-line commands as slash commands: /config, /doctor, /search, /dream and /export.
-
 
 EXPORT_FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
 
@@ -129,6 +126,7 @@ async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
 
 
 async def _run_config_command(desk: CommandHost, key: str) -> str:
+    """Run /config: show settings and where they come from."""
     from travois.commands import models
 
     def explain_settings() -> str:
@@ -147,12 +145,14 @@ async def _run_config_command(desk: CommandHost, key: str) -> str:
 
 
 async def _run_doctor_command(desk: CommandHost, _: str) -> str:
+    """Run /doctor: check the sandbox, programs and model."""
     from travois.commands import models
 
     return await capture_output(desk, partial(models.run_doctor, Namespace(json=False)))
 
 
 async def _run_search_command(desk: CommandHost, text: str) -> str:
+    """Run /search: search past sessions."""
     from travois.commands.sessions import run_search
 
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
@@ -163,6 +163,7 @@ async def _run_search_command(desk: CommandHost, text: str) -> str:
 
 
 async def _run_dream_command(desk: CommandHost, word: str) -> str:
+    """Run /dream: show or stop memory consolidation."""
     from travois.commands import dream
     from travois.compose.dreaming import compose_dreaming
 
@@ -178,6 +179,7 @@ async def _run_dream_command(desk: CommandHost, word: str) -> str:
 
 
 async def _run_export_command(desk: CommandHost, name: str) -> str:
+    """Run /export: write this session to a file."""
     from travois.commands.sessions import run_sessions_export
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
@@ -217,6 +219,7 @@ MAX_TASK_LINES = 40
 
 
 async def _run_agents_command(desk: CommandHost, typed: str) -> str:
+    """Run /agents: list, show, message or stop subagents."""
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
     agents = desk.session.crew.agent.team.children
@@ -269,6 +272,7 @@ def _list_agent_types(agents: Subagents) -> str:
 
 
 async def _run_tasks_command(desk: CommandHost, typed: str) -> str:
+    """Run /tasks: list, show or stop background tasks."""
     word, _, id = typed.partition(" ")
     agent = desk.session.crew.agent
     match word:
@@ -362,14 +366,13 @@ SIDE_COMMANDS = {
     ),
 }
 
-
 # /permissions and /hooks.
-
 
 PERMISSION_WORDS = ("why", "forget", "mode")
 
 
 async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
+    """Run /permissions: show rules, explain decisions, set the mode."""
     from travois.commands import permissions
 
     word, _, rest = typed.partition(" ")
@@ -430,9 +433,7 @@ PERMISSION_COMMANDS = {
     ),
 }
 
-
 # Sessions: /resume, /fork, /rename and /inspect.
-
 
 SessionChooser = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
 INSPECTOR_START_SECONDS = 20.0
@@ -525,9 +526,7 @@ SESSION_COMMANDS = {
     ),
 }
 
-
 # The conversation: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like.
-
 
 TODO_MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 MAX_TURNS_OFFERED = 30
@@ -707,9 +706,7 @@ TALK_COMMANDS = {
     "quit": SlashCommand("/quit", "exit", _run_quit_command),
 }
 
-
 # Context and cost: /compact, /context, /notes and /cost.
-
 
 MAX_MESSAGES_OFFERED = 100
 FROM_MESSAGE, UP_TO_MESSAGE, PICK_MESSAGE = "from", "up-to", "pick"
@@ -760,6 +757,7 @@ async def _pick_message(desk: CommandHost, side: str) -> int | None:
 
 
 async def _run_context_command(desk: CommandHost, _: str) -> str:
+    """Run /context: show what fills the context window."""
     from travois.commands.context import describe_window
 
     agent = desk.session.crew.agent
@@ -767,12 +765,14 @@ async def _run_context_command(desk: CommandHost, _: str) -> str:
 
 
 async def _run_notes_command(desk: CommandHost, _: str) -> str:
+    """Run /notes: show the model's notes on the session."""
     from travois.commands.context import list_notes_versions, render_latest_notes
 
     return render_latest_notes(list_notes_versions(desk.session.crew.agent.session.all_entries()))
 
 
 async def _run_cost_command(desk: CommandHost, _: str) -> str:
+    """Run /cost: show the cost and the prompt cache misses."""
     from travois.commands.context import compute_session_cost, render_session_cost
 
     cost = compute_session_cost(desk.session.crew.agent.session.all_entries())

@@ -83,6 +83,7 @@ def render_unified_diff(
 
 
 def _render_hunk(hunk: DiffHunk, theme: Theme, columns: int) -> Iterator[str]:
+    """Render one hunk of a diff with line numbers."""
     old, new = hunk.old_start, hunk.new_start
     digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
     for line in hunk.lines:
@@ -93,6 +94,7 @@ def _render_hunk(hunk: DiffHunk, theme: Theme, columns: int) -> Iterator[str]:
 
 
 def _render_diff_line(line: str, number: str, theme: Theme, columns: int) -> str:
+    """Render one line of a diff, in the colour of its sign and cut to the width."""
     sign, text = line[:1], clean_display_text(line[1:])
     body = cut_line(text, columns - len(number) - 7)
     at = f"    {theme.mark(number, 'quiet')} " if number else "    "
@@ -194,6 +196,7 @@ def render_whole_call(item: ToolCallItem, *, theme: Theme, columns: int) -> list
 
 
 def _format_result_size(item: ToolCallItem) -> str:
+    """Format how many lines a tool call returned; empty if it failed."""
     if item.result is None or item.is_error:
         return ""
     count = len(item.text.splitlines()) if item.result.lines < 0 else item.result.lines
@@ -211,6 +214,7 @@ def _find_tmp_notices(text: str) -> list[str]:
 
 
 def _render_failure(text: str, theme: Theme, columns: int) -> list[str]:
+    """Render the first lines of a failed tool call's error."""
     told = [
         cut_line(line, columns - 5)
         for line in clean_display_text(text).strip().split("\n")
@@ -244,6 +248,7 @@ def render_todos(
 
 
 def _render_todo(todos: TaskList, todo: Task, theme: Theme, *, columns: int) -> str:
+    """Render one todo with a mark for its status."""
     text = cut_line(clean_display_text(f"{todo.content}{task_remark(todos, todo)}"), columns - 6)
     match todo.status:
         case "completed":

@@ -36,7 +36,7 @@ SYNTHETIC_MODEL = "<synthetic>"
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order; those of its sub-agents are part of them."""
+    """Yield all Claude Code sessions, in no order; those of subagents are part of them."""
     return (
         one
         for one in find_session_files(CLAUDE, CLAUDE.find_home(environ))
@@ -45,7 +45,7 @@ def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return the last branch of a session."""
+    """Read the last branch of a Claude Code session."""
     alive, story = _last_branch_ids(path), _BranchReader(longest)
     cwd, names = "", dict.fromkeys(TITLE_KEYS, "")
     for record in read_json_lines(path):
@@ -155,6 +155,7 @@ def _owning_reply(record: Json) -> str:
 
 
 def _parse_claude_turns(record: Json) -> Iterator[RecordedTurn]:
+    """Yield the turns in one line of a Claude Code session."""
     message, at = object_at(record, "message"), parse_timestamp(record.get("timestamp"))
     blocks, kind = objects_at(message, "content"), string_at(record, "type")
     text, shown = split_content(message.get("content"))
@@ -178,6 +179,7 @@ def _parse_claude_turns(record: Json) -> Iterator[RecordedTurn]:
 
 
 def _parse_tool_result(block: Json, at: float) -> RecordedTurn:
+    """Parse a tool result block of a Claude Code session into a turn."""
     text, shown = split_content(block.get("content"))
     id, error = string_at(block, "tool_use_id"), block.get("is_error") is True
     return RecordedTurn("tool", text, at, answers=id, error=error, pictures=shown)

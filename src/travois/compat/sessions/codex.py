@@ -36,12 +36,12 @@ CWD_PATTERN = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order."""
+    """Yield all Codex sessions, in no order."""
     return find_session_files(CODEX, CODEX.find_home(environ))
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return a session; a thread that another one started has no turns of its own."""
+    """Read a Codex session; a thread that another one started has no turns of its own."""
     turns: list[RecordedTurn] = []
     shorter: list[RecordedCompaction] = []
     id = cwd = model = ""
@@ -79,6 +79,7 @@ def _roll_back_turns(turns: list[RecordedTurn], prompts: int) -> None:
 
 
 def _parse_codex_turns(item: Json, at: float) -> Iterator[RecordedTurn]:
+    """Yield the turns in one item of a Codex session."""
     match string_at(item, "type"):
         case "message":
             text, shown = split_content(item.get("content"))
@@ -110,6 +111,7 @@ def _codex_call_turn(item: Json, args: str, at: float) -> RecordedTurn:
 
 
 def _codex_result_turn(item: Json, at: float) -> RecordedTurn:
+    """Parse a tool output of a Codex session into a turn."""
     output = object_at(item, "output")
     text, shown = split_content(output.get("content") if output else item.get("output"))
     error = output.get("success") is False or bool(FAILED_COMMAND_PATTERN.search(text[:400]))

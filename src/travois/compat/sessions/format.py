@@ -103,7 +103,7 @@ def read_json_lines(path: Path) -> Iterator[Json]:
 
 
 def _skip_long_line(file: BinaryIO) -> None:
-    """Go to the end of a line without keeping it."""
+    """Skip the rest of a huge line in a session file without keeping it."""
     while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
         pass
 
@@ -123,7 +123,7 @@ def decode_json_object(data: bytes | str) -> Json | None:
 
 
 def object_at(record: Json, *keys: str) -> Json:
-    """Return an object inside; an empty one if there is none."""
+    """Return a JSON object nested in a session record; an empty one if there is none."""
     for key in keys:
         found = record.get(key)
         if not isinstance(found, dict):
@@ -133,13 +133,13 @@ def object_at(record: Json, *keys: str) -> Json:
 
 
 def string_at(record: Json, key: str) -> str:
-    """Return a text inside; an empty one if there is none."""
+    """Return a string in a session record; an empty one if there is none."""
     found = record.get(key)
     return found if isinstance(found, str) else ""
 
 
 def objects_at(record: Json, key: str) -> list[Json]:
-    """Return the objects of a list inside."""
+    """Return the objects of a list in a session record."""
     found = record.get(key)
     listed = cast("list[object]", found) if isinstance(found, list) else []
     return [cast("Json", one) for one in listed if isinstance(one, dict)]
@@ -159,7 +159,7 @@ def join_texts(content: object) -> str:
 
 
 def int_at(record: Json, key: str) -> int:
-    """Return a count inside; zero if there is none."""
+    """Return a count in a session record; zero if there is none."""
     found = record.get(key)
     return found if isinstance(found, int) else 0
 
@@ -206,12 +206,13 @@ def find_session_files(agent: ForeignAgent, home: Path | None) -> Iterator[Sessi
 
 
 def split_content(said: object) -> tuple[str, tuple[RecordedMedia, ...]]:
-    """Return the words of a content, and its images and documents, in any agent's spelling."""
+    """Split a message of another agent into its text, and its images and documents."""
     found = (_parse_media(one) for one in objects_at({"said": said}, "said"))
     return join_texts(said), tuple(one for one in found if one is not None)
 
 
 def _parse_media(block: Json) -> RecordedMedia | None:
+    """Parse an image or document block of another agent's session; None if it has no data."""
     for place in (object_at(block, "source"), object_at(block, "inlineData"), block):
         mime = string_at(place, "media_type") or string_at(place, "mimeType")
         if mime and (data := string_at(place, "data")):
@@ -222,21 +223,21 @@ def _parse_media(block: Json) -> RecordedMedia | None:
 
 
 def parse_recorded_call(block: Json, args: str) -> Call:
-    """Return a call whose arguments have that name."""
+    """Parse a tool call of another agent's session; its arguments have the given key."""
     return Call(
         string_at(block, "id"), string_at(block, "name"), encode_arguments(block.get(args, {}))
     )
 
 
 def shorten_turns(turns: Iterable[RecordedTurn], longest: int) -> Iterator[RecordedTurn]:
-    """Cut the text of each turn; turns that are cut lose their media."""
+    """Shorten the text of each recorded turn; shortened turns lose their images."""
     if longest == NO_TEXT_LIMIT:
         return iter(turns)
     return (replace(one, text=shorten_text(one.text, longest), pictures=()) for one in turns)
 
 
 def shorten_text(text: str, longest: int) -> str:
-    """Cut a text to so many characters."""
+    """Shorten a text to a number of characters."""
     return text if len(text) <= longest else text[:longest] + "…"
 
 
@@ -263,7 +264,7 @@ def build_recorded_session(
     shorter: Iterable[RecordedCompaction] = (),
     model: str = "",
 ) -> RecordedSession:
-    """Build a recorded session."""
+    """Build a recorded session from its turns."""
     at = max((turn.at for turn in turns), default=0.0)
     title = make_session_title(turns, *names)
     said, id = (tuple(turns), tuple(shorter)), id or path.stem

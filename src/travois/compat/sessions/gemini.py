@@ -31,7 +31,7 @@ MAX_DOCUMENT_BYTES, SESSION_FILE_ENDINGS = 1 << 28, (".json", ".jsonl")
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order; one that was gone on with in the later form counts once."""
+    """Yield all Gemini CLI sessions, in no order; one continued as JSONL counts once."""
     return (
         one
         for one in find_session_files(GEMINI, GEMINI.find_home(environ))
@@ -44,7 +44,7 @@ def _has_jsonl_twin(path: Path) -> bool:
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return a session; one that another one started has no turns of its own."""
+    """Read a Gemini CLI session; one that another started has no turns of its own."""
     about, said = (_read_jsonl_session if path.suffix == ".jsonl" else _read_json_session)(
         path, longest
     )
@@ -61,6 +61,7 @@ TurnsByMessage = dict[str, tuple[RecordedTurn, ...]]
 
 
 def _read_json_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]:
+    """Read a Gemini CLI session from one JSON document; empty if it is too large or invalid."""
     whole = path.stat().st_size <= MAX_DOCUMENT_BYTES and decode_json_object(path.read_bytes())
     if not whole:
         return {}, {}
@@ -68,6 +69,7 @@ def _read_json_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]:
 
 
 def _read_jsonl_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]:
+    """Read a Gemini CLI session from JSONL, applying its rewinds and updates."""
     about: Json = {}
     said: TurnsByMessage = {}
     for record in read_json_lines(path):
@@ -85,6 +87,7 @@ def _read_jsonl_session(path: Path, longest: int) -> tuple[Json, TurnsByMessage]
 
 
 def _parse_messages(about: Json, longest: int) -> TurnsByMessage:
+    """Parse the messages of a Gemini CLI session into turns, by message id."""
     return {
         string_at(message, "id") or str(number): tuple(
             shorten_turns(_parse_gemini_turns(message), longest)
@@ -94,6 +97,7 @@ def _parse_messages(about: Json, longest: int) -> TurnsByMessage:
 
 
 def _parse_gemini_turns(message: Json) -> Iterator[RecordedTurn]:
+    """Yield the turns in one message of a Gemini CLI session."""
     at, (text, shown) = (
         parse_timestamp(message.get("timestamp")),
         split_content(message.get("content")),
@@ -114,6 +118,7 @@ def _parse_gemini_turns(message: Json) -> Iterator[RecordedTurn]:
 
 
 def _parse_tool_call_result(used: Json, at: float) -> RecordedTurn:
+    """Parse the result of a tool call in a Gemini CLI session into a turn."""
     responses = [
         object_at(one, "functionResponse", "response") for one in objects_at(used, "result")
     ]
@@ -124,6 +129,7 @@ def _parse_tool_call_result(used: Json, at: float) -> RecordedTurn:
 
 
 def _read_project_root(path: Path) -> str:
+    """Read the project folder that a Gemini CLI session belongs to; empty if it is unknown."""
     try:
         return (path.parents[1] / ".project_root").read_text("utf-8").strip()
     except (OSError, ValueError):

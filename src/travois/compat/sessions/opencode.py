@@ -42,7 +42,7 @@ MessageWithParts = tuple[str, Json, Iterable[Json]]
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order. One of a database has a path below that of the database."""
+    """Yield all opencode sessions, in no order; one in the database has a path below its path."""
     share = find_config_folder(environ, "XDG_DATA_HOME", ".local/share")
     if share is None:
         return
@@ -61,7 +61,7 @@ def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return a session; one that another one started has no turns of its own."""
+    """Read an opencode session; one that another session started has no turns of its own."""
     about, messages = (
         _read_from_files(path) if path.suffix == ".json" else _read_from_database(path)
     )
@@ -88,6 +88,7 @@ def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession
 
 
 def _parse_opencode_turns(message: Json, parts: Iterable[Json]) -> Iterator[RecordedTurn]:
+    """Yield the turns in one message of an opencode session."""
     at, role = (
         parse_timestamp(object_at(message, "time").get("created")),
         string_at(message, "role"),
@@ -114,6 +115,7 @@ def _parse_opencode_turns(message: Json, parts: Iterable[Json]) -> Iterator[Reco
 
 
 def _opencode_call_turn(part: Json, at: float) -> RecordedTurn:
+    """Build a turn from a tool call of an opencode session."""
     args = encode_arguments(object_at(part, "state", "input"))
     return RecordedTurn(
         "model", "", at, (Call(string_at(part, "callID"), string_at(part, "tool"), args),)
@@ -121,7 +123,7 @@ def _opencode_call_turn(part: Json, at: float) -> RecordedTurn:
 
 
 def _opencode_result_turn(part: Json, at: float) -> Iterator[RecordedTurn]:
-    """Yield what a call brought; nothing if it was never finished."""
+    """Yield the result of a tool call in an opencode session; nothing if it never finished."""
     state, id = object_at(part, "state"), string_at(part, "callID")
     error = string_at(state, "status") == "error"
     text = string_at(state, "error" if error else "output")
@@ -130,6 +132,7 @@ def _opencode_result_turn(part: Json, at: float) -> Iterator[RecordedTurn]:
 
 
 def _read_from_database(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
+    """Read the facts and messages of an opencode session from its database."""
     columns = "select title, directory, revert from session where id = ?"
     rows = list(_query_database(path.parent, columns, path.name))
     title, directory, revert = rows[0] if rows else ("", "", None)
@@ -146,6 +149,7 @@ def _read_from_database(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
 
 
 def _select_parts(database: Path, message: str) -> Iterator[Json]:
+    """Yield the parts of an opencode message from the database."""
     return (
         decode_json_object(str(data)) or {}
         for (data,) in _query_database(database, SELECT_PARTS, message)
@@ -153,7 +157,7 @@ def _select_parts(database: Path, message: str) -> Iterator[Json]:
 
 
 def _query_database(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
-    """Rows of a database that its owner may be writing to; none if it is not one of the kind."""
+    """Yield rows of opencode's database, even while it is in use; none if it is no such file."""
     import sqlite3
 
     try:
@@ -164,6 +168,7 @@ def _query_database(database: Path, query: str, *values: str) -> Iterator[tuple[
 
 
 def _read_from_files(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
+    """Read the facts and messages of an opencode session from its JSON files."""
     home = path.parents[2]
     messages = (
         (
@@ -177,6 +182,7 @@ def _read_from_files(path: Path) -> tuple[Json, Iterator[MessageWithParts]]:
 
 
 def _read_json_file(path: Path) -> Json:
+    """Read a JSON object of an opencode session; empty if it is unreadable."""
     try:
         return decode_json_object(path.read_bytes()) or {}
     except OSError:
@@ -184,6 +190,7 @@ def _read_json_file(path: Path) -> Json:
 
 
 def _modification_time(path: Path) -> int:
+    """Return the modification time of a session file in nanoseconds; 0 if it is missing."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

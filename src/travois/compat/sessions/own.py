@@ -38,14 +38,14 @@ TEXT_PLACEHOLDER = Noted("said", "")
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order."""
+    """Yield all Travois sessions, in no order."""
     for folder in list_session_folders(locate_home(environ)):
         if found := stat_session_file(TRAVOIS_AGENT, folder / LOG):
             yield found
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return a session; what was compacted is in it, what was rewound is not."""
+    """Read a Travois session, with what was compacted and without what was rewound."""
     cwd = name = ""
     bare: list[Entry] = []
     said: dict[int, RecordedTurn] = {}
@@ -69,6 +69,7 @@ def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession
 
 
 def _turn_of_fact(fact: AnyFact, at: float, longest: int) -> RecordedTurn | None:
+    """Convert a fact of our own session log to a recorded turn; None if it is no message."""
     match fact:
         case User(content=content, origin=origin):
             return RecordedTurn(

@@ -33,12 +33,12 @@ NOTE_ENTRY_TYPES = ("custom_message", "branch_summary")
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
-    """Yield all sessions, in no order."""
+    """Yield all pi sessions, in no order."""
     return find_session_files(PI, PI.find_home(environ))
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Return the last branch of a session."""
+    """Read the last branch of a pi session."""
     alive, turns, shorter = (
         _current_branch_ids(path),
         list[RecordedTurn](),
@@ -65,7 +65,7 @@ def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession
 
 
 def _current_branch_ids(path: Path) -> set[str]:
-    """The entries of the branch that ends last; entries without a parent follow each other."""
+    """Return the ids of the last branch's entries; those without a parent follow each other."""
     parents: dict[str, str] = {}
     last = ""
     for entry in read_json_lines(path):
@@ -80,6 +80,7 @@ def _current_branch_ids(path: Path) -> set[str]:
 
 
 def _parse_compaction(entry: Json, at: int, places: Mapping[str, int]) -> RecordedCompaction:
+    """Parse a compaction entry of a pi session."""
     first, size = (
         places.get(string_at(entry, "firstKeptEntryId"), at),
         int_at(entry, "tokensBefore"),
@@ -88,6 +89,7 @@ def _parse_compaction(entry: Json, at: int, places: Mapping[str, int]) -> Record
 
 
 def _parse_pi_turns(entry: Json) -> Iterator[RecordedTurn]:
+    """Yield the turns in one entry of a pi session."""
     message, at = object_at(entry, "message"), parse_timestamp(entry.get("timestamp"))
     text, shown = split_content(message.get("content"))
     match string_at(message, "role"):

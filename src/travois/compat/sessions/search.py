@@ -52,7 +52,7 @@ TODO_TEXT_KEYS = ("content", "step", "description", "text")
 
 
 def build_passages(recorded: RecordedSession, *, group: str) -> list[SearchDocument]:
-    """Return the passages of a session, in order; what looks like a secret is not in them."""
+    """Build the passages of a session for the full-text index, with secrets masked."""
     drafts = list(_draft_passages(recorded.turns))
     if len(drafts) > MAX_PASSAGES:
         drafts = drafts[: MAX_PASSAGES // 2] + drafts[-MAX_PASSAGES // 2 :]
@@ -65,20 +65,21 @@ def build_passages(recorded: RecordedSession, *, group: str) -> list[SearchDocum
 
 
 def mask_secrets(text: str) -> str:
-    """Return the text with a name in the place of what looks like a secret."""
+    """Replace what looks like a secret in a text before it is indexed."""
     for found in reversed(secrets.find_secrets(text)):
         text = f"{text[: found.start]}[{found.kind}]{text[found.end :]}"
     return text
 
 
 def files_of_call(call: Call) -> tuple[str, ...]:
-    """Return the files that a call names."""
+    """Return the files that a recorded tool call names."""
     args = decode_json_object(call.args) or {}
     named = [string_at(args, key) for key in PATH_ARGUMENTS if string_at(args, key)]
     return (*named, *PATCHED_FILE.findall(string_at(args, "input")))
 
 
 def _draft_passages(turns: tuple[RecordedTurn, ...]) -> Iterator[tuple[RecordedTurn, str]]:
+    """Yield the passages of a session for the full-text index, with the files of each answer."""
     files: dict[str, None] = {}
     for turn in turns:
         if turn.who == "user" and files:
@@ -96,6 +97,7 @@ def _list_files(files: dict[str, None]) -> str:
 
 
 def _texts_of_turn(turn: RecordedTurn) -> Iterator[str]:
+    """Yield the searchable texts of a turn: words, errors and to-do lists, with secrets masked."""
     if turn.who in ("user", "model"):
         yield from split_passages(mask_secrets(turn.text))
     elif turn.error and turn.text.strip():
@@ -106,7 +108,7 @@ def _texts_of_turn(turn: RecordedTurn) -> Iterator[str]:
 
 
 def _todo_steps(call: Call) -> list[str]:
-    """Return the steps of a to-do list that a call writes."""
+    """Return the steps of a to-do list that a recorded tool call writes."""
     name = call.name.lower()
     args = decode_json_object(call.args) if "todo" in name or "plan" in name else None
     listed = [step for key in TODO_LIST_KEYS for step in objects_at(args or {}, key)]
@@ -118,7 +120,7 @@ def _todo_steps(call: Call) -> list[str]:
 
 
 def split_passages(text: str) -> Iterator[str]:
-    """Yield a text in parts of a readable size, divided where it pauses."""
+    """Split a text into passages of a readable size at its pauses."""
     text = text.strip()
     while len(text) > PASSAGE_CHARS + PASSAGE_CHARS // 4:
         room = text[:PASSAGE_CHARS]
@@ -309,7 +311,7 @@ def _passage_group(found: SessionFile) -> str:
 def _best_passages(
     query: SearchQuery, candidates: Sequence[SearchCandidate]
 ) -> dict[str, list[SearchDocument]]:
-    """Return the passages of each group that have the words, the best first, none twice."""
+    """Return the best passages with the searched words in each session, none twice."""
     documents = {one.document.id: one.document for one in candidates if one.lexical}
     best: dict[str, list[SearchDocument]] = {}
     for hit in rank.rank_documents(query, candidates):
@@ -320,7 +322,7 @@ def _best_passages(
 
 
 def _without_duplicates(found: Iterable[SessionMatch]) -> Iterator[SessionMatch]:
-    """Drop a session that was found in two places."""
+    """Drop a session from the search results that was found in two places."""
     seen: set[tuple[str, str]] = set()
     for match in found:
         name = (match.session.agent, match.session.id)
@@ -331,7 +333,7 @@ def _without_duplicates(found: Iterable[SessionMatch]) -> Iterator[SessionMatch]
 
 @contextmanager
 def _indexing_lock(folder: Path, *, turn: Literal["ask", "wait"]) -> Generator[bool]:
-    """Lock the index; yields whether this process holds the lock."""
+    """Lock the full-text index; yield whether this process holds the lock."""
     try:
         blobs.make_folders(folder)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -52,7 +52,7 @@ def read_traj_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSe
 
 
 def read_traj_records(path: Path) -> list[Json]:
-    """All lines; the first tells of the session, and the others of messages and compactions."""
+    """Read all records of a traj/1 file: first the session, then messages and compactions."""
     data = path.read_bytes()
     try:
         text = gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
@@ -70,6 +70,7 @@ def read_traj_records(path: Path) -> list[Json]:
 
 
 def _parse_traj_turns(record: Json) -> Iterator[RecordedTurn]:
+    """Yield the turns in one record of a traj/1 session."""
     at, blocks = parse_timestamp(record.get("ts")), objects_at(record, "content")
     text = join_texts([one for one in blocks if string_at(one, "type") == "text"])
     if string_at(record, "role") == "assistant":
@@ -88,7 +89,7 @@ def _parse_traj_turns(record: Json) -> Iterator[RecordedTurn]:
 
 
 def _parse_traj_call(block: Json) -> Call:
-    """Return a call; arguments that are no object, as some agents have them, become one."""
+    """Parse a tool call of a traj/1 session; arguments that are no object are put in one."""
     args = block.get("input")
     whole = object_at(block, "input") if isinstance(args, dict) else {"input": args}
     return Call(string_at(block, "id"), string_at(block, "name"), encode_arguments(whole))

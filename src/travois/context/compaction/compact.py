@@ -240,6 +240,7 @@ def prepare_compaction(agent: Agent) -> None:
 
 
 async def _write_draft(agent: Agent) -> None:
+    """Prepare a compaction summary in advance and log it as a draft."""
     text = await prepare_draft(agent)
     if text and agent.session.drafted:  # else a compaction came first, which did without it
         agent.session.append(Noted("draft", text))

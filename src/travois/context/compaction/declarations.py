@@ -87,6 +87,7 @@ def list_declarations(items: Sequence[ViewItem], *, budget: int, skip: str, cwd:
 
 
 def _format_declarations(chosen: Sequence[Declaration], cwd: str) -> str:
+    """Format the chosen code declarations as a section of the summary, grouped by file."""
     if not chosen:
         return ""
     base = choose_base_folder([one.file for one in chosen], cwd)
@@ -103,6 +104,7 @@ def _format_declarations(chosen: Sequence[Declaration], cwd: str) -> str:
 
 
 def _collect_declarations(items: Sequence[ViewItem]) -> dict[tuple[str, str], Declaration]:
+    """Collect the latest sighting of each code declaration in a conversation, by file and name."""
     found: dict[tuple[str, str], Declaration] = {}
     homes: dict[str, str] = {}
     whole: dict[str, str] = {}
@@ -178,6 +180,7 @@ def _count_uses(items: Sequence[ViewItem], found: dict[tuple[str, str], Declarat
 
 
 def _text_by_model(content: Iterable[object]) -> str:
+    """Join the text and call arguments that the model wrote in a message."""
     return "\n".join(
         block.text if isinstance(block, Text) else block.args
         for block in content

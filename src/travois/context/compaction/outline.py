@@ -145,6 +145,7 @@ def _find_headings(text: str, outline: Sequence[SummaryPart]) -> list[re.Match[s
 
 
 def _match_part_title(match: re.Match[str], outline: Sequence[SummaryPart]) -> str:
+    """Return the summary section that a heading of the model's text means; empty if none."""
     whole = match[0].strip()
     name = HEADING_NUMBER.sub("", match[1].strip(" \t*#:")).strip(" \t*:").lower()
     if not whole.startswith(("#", "**")) and not HEADING_NUMBER.match(whole):

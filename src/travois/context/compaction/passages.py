@@ -67,11 +67,12 @@ def weigh_file(path: str, names: Mapping[str, float]) -> float:
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path."""
+    """Return the last part of a file path."""
     return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _names_in_entry(entry: Entry | ViewItem) -> set[str]:
+    """Collect the identifiers and file names in a message of the user or the model."""
     match entry.fact:
         case User(origin="human" | "task", content=content) | Assistant(content=content):
             text = "\n".join(map(_text_of_block, content))
@@ -81,6 +82,7 @@ def _names_in_entry(entry: Entry | ViewItem) -> set[str]:
 
 
 def _text_of_block(block: AnyBlock) -> str:
+    """Return the text of a block or the arguments of a call; empty for calls that write files."""
     match block:
         case Text(text=text):
             return text
@@ -116,7 +118,7 @@ def choose_passages(
 
 
 def _count_fitting_lines(lines: Sequence[str], tokens: int) -> tuple[int, int]:
-    """Return how many of these lines fit, and their tokens; together they may have more."""
+    """Return how many lines of a passage fit in a token budget, and their tokens."""
     count: int = count_fitting_lines(lines, tokens)
     size = estimate_tokens("".join(lines[:count]))
     while count and size > tokens:
@@ -175,7 +177,7 @@ def _is_outer_declaration(line: str) -> bool:
 
 
 def _merge_ranges(chosen: Iterable[LineRange]) -> Iterator[LineRange]:
-    """Merge adjacent line ranges."""
+    """Merge adjacent line ranges of a file to show again."""
     first, end = -1, -1
     for start, stop in chosen:
         if start != end:

@@ -59,6 +59,7 @@ async def ask_summary_once(agent: Agent, view: View, *, what: str) -> AsyncGener
 
 
 async def _wait_for_others(known: SharedSummaries, key: str) -> None:
+    """Wait a limited time while another session asks for the same summary."""
     with anyio.move_on_after(MAX_SIBLING_WAIT_SECONDS):
         while (asked := known.pending.get(key)) is not None:
             await asked.wait()

@@ -88,7 +88,7 @@ def list_spans(
 
 
 def _merge_continued(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Let the files of one long message share a line."""
+    """Merge the listed files of one long message into one line."""
     found: list[tuple[str, list[str]]] = []
     for title, name in pairs:
         if found and CONTINUED_TITLE.search(title):
@@ -103,6 +103,7 @@ def _format_range(names: list[str]) -> str:
 
 
 def _format_listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
+    """Format the list of conversation files in a summary: newer ones singly, older ones grouped."""
     older, newer = pairs[:-listed], pairs[-listed:]
     shared = older[max(0, len(older) - SPANS_PER_LINE * lines) :]
     oldest = older[: len(older) - len(shared)]
@@ -130,6 +131,7 @@ def format_message(fact: User | Assistant | Result) -> str:
 
 
 def _format_block(block: AnyBlock) -> str:
+    """Render one content block of a message as text for a conversation file."""
     match block:
         case Text(text=text):
             return text
@@ -151,6 +153,7 @@ def _split_long_groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
 
 
 def _group_by_reply(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
+    """Yield groups of messages, so that tool results stay with the message that they follow."""
     group: list[ViewItem] = []
     for item in items:
         if group and not isinstance(item.fact, Result):
@@ -162,6 +165,7 @@ def _group_by_reply(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
 
 
 def _make_spans(items: list[ViewItem], doings: dict[str, str]) -> Iterator[ConversationSpan]:
+    """Yield the conversation files of some messages, continued where one would be too long."""
     title = _span_title(items, doings)
     for number, text in enumerate(
         _split_text("\n".join(format_message(item.fact) for item in items))
@@ -201,6 +205,7 @@ def _calls_of_item(item: ViewItem) -> tuple[Call, ...]:
 
 
 def _describe_call(call: Call) -> str:
+    """Describe a tool call in a few words for the title of a conversation file."""
     args = decode_arguments(call.args)
     act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
     where = act.path.rpartition("/")[2] or " ".join(act.command.split()[:4])

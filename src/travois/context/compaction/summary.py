@@ -138,6 +138,7 @@ def _gather_sections(
     layers: ContextLayers,
     seen: tuple[ViewItem, ...],
 ) -> SummarySections:
+    """Collect the summary sections from the ledger, received messages and code declarations."""
     found = _sections_from_ledger(agent, record, parted, budget=layers.ledger)
     others = _section_from_others(agent, record, parted, budget=layers.received)
     found += [(MESSAGES_PART.title, others)] if others else []
@@ -260,6 +261,7 @@ def _section_from_others(
 def _choose_opening(
     agent: Agent, record: Ledger, parted: ConversationCut, *, trigger: CompactionTrigger
 ) -> str:
+    """Choose the opening sentence of a summary: for a fork, a subagent or the main session."""
     if record.task:
         return FORK_OPENING if record.fork else SUBAGENT_OPENING
     later = parted.kept and parted.kept[0].seq < parted.first_seq

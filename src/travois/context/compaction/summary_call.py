@@ -264,6 +264,7 @@ def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
 
 
 async def _wait_before_retry(agent: Agent, problem: ApiError | None, *, attempt: int) -> None:
+    """Wait before a failed summary request is repeated, if it may be repeated."""
     if problem is not None and problem.retry:
         wait = retry_delay(
             problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter()
@@ -283,6 +284,7 @@ async def prepare_draft(agent: Agent) -> str:
 
 
 async def _ask_fork(agent: Agent, wish: SummaryRequest, *, what: str = "summary") -> ModelSummary:
+    """Ask the model for a compaction summary in a fork of the conversation."""
     asked = build_summary_prompt(agent, wish, most=_max_summary_tokens(agent, wish))
     covers = wish.part.last_seq if wish.part else agent.session.seq
     text = await _summary_from_fork(agent, asked, wish=wish, what=what)
@@ -305,7 +307,7 @@ async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
 
 
 def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
-    """Return the conversation before a fork began, if everything since can stay as it is.
+    """Return the conversation before a fork began, if all that came since can stay verbatim.
 
     Its siblings come to the same request, so one summary serves all of them. A second compaction
     replaces what only this fork has said, and is asked for with all of it.
@@ -334,6 +336,7 @@ def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
 
 
 async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View) -> ModelSummary:
+    """Ask for a summary of an inherited conversation that sibling agents can share."""
     most, covers = _max_summary_tokens(agent, wish), view.items[-1].seq
     asked = fill_summary_prompt("summary-inherited.md", {"words": str(summary_word_limit(most))})
     text = await _summary_from_fork(agent, asked, wish=wish, what="summary", view=view)
@@ -343,6 +346,7 @@ async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View)
 async def _summary_from_fork(
     agent: Agent, asked: str, *, wish: SummaryRequest, what: str, view: View | None = None
 ) -> str:
+    """Send the summary prompt at the end of a copied view and return the accepted text."""
     view = (view or agent.session.view).copy()
     told = User((Text(asked),), origin="note")
     view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), told))
@@ -353,6 +357,7 @@ async def _summary_from_fork(
 
 
 async def _request_summary_reply(agent: Agent, view: View, *, what: str) -> Reply:
+    """Send the summary request; raise `SummaryFailure` with the reason if it fails."""
     if why := find_send_blocker(view):
         raise SummaryFailure(f"nothing could be sent: {why}")
     try:

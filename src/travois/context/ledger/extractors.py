@@ -123,6 +123,7 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def _make_action(call: Call, result: Result, *, seq: int, refused: str | None) -> ToolAction:
+    """Build a ledger action from a tool call and its result."""
     args, text = decode_arguments(call.args), extract_text(result.content)
     kind = classify_tool(call.name, args)
     return ToolAction(seq, kind, call.name, args, text, result.error, result.detail, refused)
@@ -157,6 +158,7 @@ def extract_decisions(acts: Iterable[ToolAction]) -> tuple[UserDecision, ...]:
 
 
 def _decisions_of_action(act: ToolAction) -> Iterator[UserDecision]:
+    """Yield the user's decisions from an approved plan or answered questions."""
     if act.error or act.refused is not None:
         return
     if act.kind == "plan":
@@ -173,6 +175,7 @@ def _decisions_of_action(act: ToolAction) -> Iterator[UserDecision]:
 
 
 def _question_of_action(act: ToolAction) -> str:
+    """Return the question that a tool call put to the user."""
     listed = act.args.get("questions")
     items = [item for item in listed if is_object(item)] if is_list(listed) else []
     asked = [str(item.get("question", "")) for item in items]
@@ -285,6 +288,7 @@ def extract_git_state(acts: Iterable[ToolAction]) -> GitState:
 
 
 def _items_created_by(act: ToolAction) -> Iterator[CreatedItem]:
+    """Yield the commits, issues and pull requests that a tool call created."""
     if act.kind == "shell" and CREATING_COMMAND.search(act.command):
         for commit in COMMIT_LINE.finditer(act.text):
             yield CreatedItem("commit", commit[2], commit[3].strip())
@@ -358,6 +362,7 @@ def extract_tasks(acts: Iterable[ToolAction]) -> tuple[LedgerTask, ...]:
 
 
 def _tasks_in_list(act: ToolAction) -> Iterator[LedgerTask]:
+    """Yield the tasks of a to-do list that the model wrote in one tool call."""
     lists = [value for value in act.args.values() if is_list(value)]
     for item in lists[0] if lists else ():
         if is_object(item):
@@ -367,6 +372,7 @@ def _tasks_in_list(act: ToolAction) -> Iterator[LedgerTask]:
 
 
 def _update_task(single: dict[str, LedgerTask], act: ToolAction) -> None:
+    """Change or delete one task of the ledger as a task tool call says."""
     id = str(act.args.get("taskId") or act.args.get("task_id") or act.args.get("id") or "")
     task = single.get(id)
     if task is None:
@@ -429,6 +435,7 @@ def split_command_line(command: str) -> Iterator[SimpleCommand]:
 def _make_simple_command(
     words: list[str], writes: list[str], *, piped: bool
 ) -> Iterator[SimpleCommand]:
+    """Yield a simple command with the files that it writes; nothing if it is empty."""
     if words or writes:
         files = tuple(name for name in writes if name and not name.startswith("/dev/"))
         yield SimpleCommand(COMMAND_PREFIX.sub("", " ".join(words)), files, piped)
@@ -523,6 +530,7 @@ def find_exit_code(act: ToolAction) -> int | None:
 
 
 def _make_check_run(command: str, act: ToolAction, last: SimpleCommand) -> CheckRun:
+    """Build the ledger's record of a test or lint run: passed, failed or started."""
     if act.args.get("run_in_background"):
         return CheckRun(command, "started", None, act.seq)
     code = find_exit_code(act)
@@ -620,6 +628,7 @@ def _describe_unexplained_failure(act: ToolAction) -> str:
 
 
 def _describe_action(act: ToolAction) -> str:
+    """Describe a tool call for the ledger: the command without `cd`, or tool and path."""
     if act.kind != "shell":
         return f"{act.name} {act.path}".strip()
     ran = [part.text for part in split_command_line(act.command) if not part.text.startswith("cd ")]
@@ -666,6 +675,7 @@ def extract_files(acts: Iterable[ToolAction]) -> tuple[TouchedFile, ...]:
 
 
 def _files_touched_by(act: ToolAction) -> Iterator[tuple[str, FileState]]:
+    """Yield the files that a tool call read or changed, with their state for the ledger."""
     if act.kind in KIND_STATES and act.path:
         yield act.path, KIND_STATES[act.kind]
     elif act.kind in ("patch", "shell"):

@@ -91,6 +91,7 @@ def build_ledger(entries: Iterable[Entry]) -> Ledger:
 
 
 def _last_folder(entries: list[Entry]) -> str:
+    """Return the working folder at the end of a log."""
     for entry in reversed(entries):
         match entry.fact:
             case Changed(what="cwd", value=folder) | Opened(cwd=folder):

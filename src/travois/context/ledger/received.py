@@ -117,6 +117,7 @@ def render_received(
 
 
 def _classify_sender(fact: User) -> ReceivedKind | None:
+    """Return the kind of a message not from the user: mail, hook, task or report; else None."""
     match fact:
         case User(origin="mail"):
             return "mail"

@@ -92,6 +92,7 @@ def render_ledger(ledger: Ledger, *, budget: int) -> RenderedLedger:
 
 
 def _list_sections(ledger: Ledger) -> Iterator[LedgerSection]:
+    """Yield the sections of the ledger, each with its share of the token budget and its rank."""
     rules = _quote_all(ledger.rules[::-1])
     yield LedgerSection(REQUEST_PART.title, "Rules that the human gave", lambda n: rules, 0.10, 0)
     before = tuple(message for message in ledger.said if message.seq < ledger.fork)
@@ -132,6 +133,7 @@ def _list_sections(ledger: Ledger) -> Iterator[LedgerSection]:
 
 
 def _task_sections(ledger: Ledger) -> Iterator[LedgerSection]:
+    """Yield the ledger sections of open tasks, closed tasks and background jobs."""
     open_, done = (tuple(t for t in ledger.tasks if t.is_open is state) for state in (True, False))
     title = SHARED_TASKS_TITLE if ledger.task else "Tasks still open"
     yield LedgerSection(
@@ -154,6 +156,7 @@ def _task_sections(ledger: Ledger) -> Iterator[LedgerSection]:
 
 
 def _work_sections(ledger: Ledger) -> Iterator[LedgerSection]:
+    """Yield the ledger sections of files, checks, errors, commands and created items."""
     changed = tuple(f for f in ledger.files if f.changes)
     read = tuple(f for f in ledger.files if not f.changes)
     base = choose_base_folder([file.path for file in ledger.files], ledger.cwd)
@@ -184,6 +187,7 @@ def _work_sections(ledger: Ledger) -> Iterator[LedgerSection]:
 
 
 def _format_task(task: LedgerTask, limit: int) -> str:
+    """Format one task of the ledger as a line with its status, number, owner and blockers."""
     number = f"#{task.id} " if task.id else ""
     most = limit if limit == UNLIMITED_CHARS else MAX_LINE_CHARS
     owner = f" ({_flatten_line(task.owner, 40)})" if task.owner else ""
@@ -213,6 +217,7 @@ def _allot_section_rooms(sections: list[LedgerSection], budget: int) -> dict[str
 
 
 def _fit_section(section: LedgerSection, room: int) -> str:
+    """Render a ledger section within its token budget, with messages shortened as needed."""
     if section.said:
         return _fill_with_messages(section, room)
     for limit in MESSAGE_CHAR_LIMITS:
@@ -223,6 +228,7 @@ def _fit_section(section: LedgerSection, room: int) -> str:
 
 
 def _trim_section(section: LedgerSection, room: int) -> str:
+    """Render as many lines of a ledger section as fit, and say how many are left out."""
     units = section.units(min(MESSAGE_CHAR_LIMITS[-1], room // TIGHT_ROOM_DIVISOR))
     kept: list[str] = []
     used = estimate_tokens(f"## {section.title}\n- (and 0000 more)\n")
@@ -271,6 +277,7 @@ def _max_room_share(section: LedgerSection, place: int) -> float:
 
 
 def _format_messages(said: tuple[SpokenMessage, ...], limit: int) -> tuple[str, ...]:
+    """Quote messages for the ledger, shortened to a limit, with more room for favoured ones."""
     return tuple(
         _quote_message(
             message, limit * FAVOURED_MESSAGES if _is_favoured(index, len(said)) else limit
@@ -292,6 +299,7 @@ def _format_refusal(message: SpokenMessage) -> str:
 
 
 def _format_decisions(decisions: tuple[UserDecision, ...], limit: int) -> tuple[str, ...]:
+    """Format the user's decisions for the ledger: answers to questions and approved plans."""
     return tuple(
         f"- {_flatten_line(d.question)}: {_quote_text(shorten_message(d.answer, limit))[2:]}"
         if d.question
@@ -317,6 +325,7 @@ def _flatten_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
 
 
 def _format_files(files: tuple[TouchedFile, ...], cwd: str) -> tuple[str, ...]:
+    """Format the files of the ledger as lines with relative paths and states."""
     return tuple(
         f"- {_flatten_line(_relative_path(f.path, cwd))}{_format_file_state(f)}" for f in files
     )
@@ -346,6 +355,7 @@ def _relative_path(path: str, folder: str) -> str:
 
 
 def _format_file_state(file: TouchedFile) -> str:
+    """Format the state of a changed file and its number of changes; empty for one only read."""
     if not file.changes:
         return ""
     is_plain = file.changes == 1 or file.state == "deleted"
@@ -357,6 +367,7 @@ def _format_check_outcome(check: CheckRun) -> str:
 
 
 def _format_created_items(ledger: Ledger) -> tuple[str, ...]:
+    """Format the git branch and the commits, issues and pull requests that were created."""
     things = tuple(
         f"- {t.kind} {_flatten_line(t.id)} {_flatten_line(t.about, 80)}".rstrip()
         for t in ledger.made

@@ -138,6 +138,7 @@ def cut_pasted_logs(text: str) -> str:
 
 
 def _text_of_message(fact: User) -> str:
+    """Return the text of a message, with a placeholder for each picture or document."""
     shown = [block for block in fact.content if isinstance(block, Media)]
     return "\n".join(
         [extract_text(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
@@ -150,6 +151,7 @@ def _is_prose(line: str) -> bool:
 
 
 def _cut_log_block(block: list[str]) -> list[str]:
+    """Shorten a pasted log in a user's message to its first and last lines."""
     if len(block) <= MAX_LOG_LINES + 1:
         return block
     head, tail = block[: MAX_LOG_LINES - 2], block[-2:]

@@ -233,6 +233,7 @@ def _call_id_of(item: ViewItem) -> str:
 
 
 def _pair_calls_with_tools(view: View) -> Iterator[tuple[str, str]]:
+    """Yield the id and tool name of every call in the context."""
     for item in view.items:
         if isinstance(item.fact, Assistant):
             yield from ((call.id, call.name) for call in extract_calls(item.fact.content))
@@ -324,6 +325,7 @@ def is_folded(item: ViewItem) -> bool:
 
 
 def _fold_lines(items: Sequence[ViewItem]) -> Iterator[FoldedLine]:
+    """Yield one line for each message and tool call of a folded part of the conversation."""
     results = {item.fact.call: item.fact for item in items if isinstance(item.fact, Result)}
     for item in items:
         fact = item.fact

@@ -216,6 +216,7 @@ def _is_hint(section: str) -> bool:
 
 
 def _cut_section(text: str, *, path: str, most: int) -> str:
+    """Cut a section of the session notes to a token budget and name the file with the rest."""
     if estimate_tokens(text) <= most:
         return text
     kept = text[: most * 3].rpartition("\n")[0] or text[: most * 3]

@@ -171,6 +171,7 @@ def _edit_tool_name(agent: Agent) -> str:
 def _build_update_request(
     agent: Agent, held: str, *, pattern: str, path: str, budget: NotesBudget
 ) -> str:
+    """Build the prompt that asks the model to update the session notes."""
     tool = _edit_tool_name(agent)
     own = _read_user_override(agent.context.layers.notes_prompt, "prompt.md") if tool else ""
     return build_notes_prompt(
@@ -197,6 +198,7 @@ def _read_user_override(path: str, name: str) -> str:
 
 
 def _read_text_file(path: Path) -> str:
+    """Read a text file of the session notes; empty if it is unreadable."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):

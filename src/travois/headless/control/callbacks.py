@@ -116,6 +116,7 @@ def _input_if_changed(updated: msgspec.Raw, given: object) -> str:
 
 
 def _question_json(choice: Choice) -> Json:
+    """Build the JSON of a question for the client of a headless session."""
     return {
         "question": choice.question,
         "header": choice.header,
@@ -150,6 +151,7 @@ def describe_unknown_events(hooks: Mapping[str, tuple[HostHookMatcher, ...]]) ->
 
 
 def _check_matcher(matcher: str) -> str:
+    """Return the matcher of a client's hook; raise `UserError` for an invalid pattern."""
     try:
         re.compile("" if matcher == "*" else matcher)
     except re.error as error:

@@ -175,6 +175,7 @@ def _save_effort(source: str, asked: JsonObject) -> JsonObject:
 
 
 def _parse_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionRule]:
+    """Parse the permission rules of a control request; raise `UserError` if one is invalid."""
     try:
         return [parse_permission_rule(text, effect) for text in texts]
     except ValueError as error:
@@ -273,6 +274,7 @@ async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> J
 
 
 async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> JsonObject:
+    """Switch the permission mode for a control request."""
     driven.session.enter(request.mode)
     mode = driven.session.crew.agent.permissions.guard.mode
     return {"mode": HOOK_MODE_NAMES.get(mode, mode)}

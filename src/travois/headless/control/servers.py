@@ -83,6 +83,7 @@ async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> Js
 
 
 def _connection_state(server: HostMcpServer | McpConnection) -> tuple[bool, str]:
+    """Return whether an MCP server is connected, and its error."""
     if isinstance(server, HostMcpServer):
         return server.status == "connected", server.error
     return server.state == "ready", server.failure_reason
@@ -99,6 +100,7 @@ async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonO
 
 
 def _find_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnection:
+    """Find an MCP server by name for a control request; raise `UserError` if there is none."""
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:

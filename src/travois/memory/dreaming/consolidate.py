@@ -62,7 +62,7 @@ MEMORY_SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
 MAX_PLAN_ATTEMPTS = 3
 """Attempts to plan, because memories may change meanwhile."""
 DREAM_RESULT_NOTE = "dreamt"
-"""The note that ends the log of a night."""
+"""The note that ends the log of a consolidation."""
 DREAM_CHANGE_REASON = "dream"
 """The reason for these changes in the history."""
 
@@ -214,6 +214,7 @@ def read_dream_result(entries: Iterable[Entry]) -> DreamResult | None:
 
 
 def _enter_phase(session: Session, phase: DreamPhase) -> None:
+    """Record in the log that memory consolidation (dreaming) enters a phase."""
     stage = "starting" if phase in ("orient", "gather") else "updating"
     if session.state.get("stage") != stage:
         session.append(Changed("stage", stage))

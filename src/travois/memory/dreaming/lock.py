@@ -1,4 +1,4 @@
-"""The lock and schedule of dreaming: one process per night, however many run.
+"""The lock and schedule of dreaming: at most one process consolidates memories.
 
 The file's time is the time of the last consolidation. Its content names the process that made the
 last claim, and the time before that, to which a failed consolidation returns. A claim and its time
@@ -59,7 +59,7 @@ class DreamLockState(msgspec.Struct, frozen=True):
 
     claim: DreamClaim | None = None
     stamp: int = 0
-    """Its time in nanoseconds; nought if there never was a night."""
+    """Its time in nanoseconds; zero if there was none."""
 
     @property
     def has_failed(self) -> bool:
@@ -184,6 +184,7 @@ def claim_dream(folder: Path, dream: str, *, seen: DreamLockState) -> DreamLock 
 
 
 def _try_claim(path: Path, fd: int, dream: str, *, seen: DreamLockState) -> DreamLock | None:
+    """Try to take the lock of memory consolidation; None if another process has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         pause = 0.0
@@ -219,6 +220,7 @@ def _write_claim(fd: int, claim: DreamClaim) -> None:
 
 
 def _read_scan_time(folder: Path) -> float:
+    """Return the time of the last scan for sessions to consolidate; 0 if there was none."""
     try:
         return (folder / SCAN_STAMP_FILE).stat().st_mtime
     except OSError:

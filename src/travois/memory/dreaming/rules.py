@@ -411,6 +411,7 @@ def check_operation(
 
 
 def _find_operation_evidence(operation: DreamOperation, topic: MemoryTopic) -> Evidence | None:
+    """Find the user's words that a memory consolidation step quotes; None if they are not there."""
     passage = topic.passages.get(operation.passage)
     words = " ".join(operation.words.split())
     if passage is None or not words or words not in " ".join(passage.text.split()):
@@ -421,6 +422,7 @@ def _find_operation_evidence(operation: DreamOperation, topic: MemoryTopic) -> E
 def _check_drop(
     operation: DreamOperation, found: list[Memory], evidence: Evidence | None, *, topic: MemoryTopic
 ) -> DreamStep | str:
+    """Accept a memory consolidation step that deletes a memory, or return why it is refused."""
     gone, name = found[0], get_memory_key(found[0])
     if len(found) == 2:
         if not is_duplicate(gone, found[1]):
@@ -439,6 +441,7 @@ def _check_drop(
 def _check_merge(
     operation: DreamOperation, found: list[Memory], evidence: Evidence | None
 ) -> DreamStep | str:
+    """Accept a memory consolidation step that merges memories, or return why it is refused."""
     first = found[0]
     if len(found) < 2:
         return "merge needs at least two memories"
@@ -459,6 +462,7 @@ def _check_merge(
 def _check_rewrite(
     operation: DreamOperation, found: list[Memory], evidence: Evidence | None, *, read: str
 ) -> DreamStep | str:
+    """Accept a memory consolidation step that rewrites one memory, or return why it is refused."""
     memory = found[0]
     if len(found) > 1:
         return "rewrite takes one memory; use merge for several"
@@ -479,7 +483,7 @@ def _check_rewrite(
 def _find_text_flaw(
     operation: DreamOperation, found: list[Memory], evidence: Evidence | None, *, read: str = ""
 ) -> str:
-    """Return why a replacement text is not acceptable; empty if it is."""
+    """Return why a memory consolidation step has an unacceptable new text; empty if it has not."""
     after = f"{operation.description}\n{operation.body}"
     before = "\n".join(map(join_memory_text, found))
     words = evidence.words if evidence else ""
@@ -507,12 +511,12 @@ def _find_text_flaw(
 
 
 def _shares_subject(memory: Memory, words: str) -> bool:
-    """Return whether words concern the same subject as a memory."""
+    """Return whether words of the user concern the same subject as a memory."""
     return len(content_words(words) & content_words(join_memory_text(memory))) >= MIN_SHARED_WORDS
 
 
 def _contradicts_memory(memory: Memory, words: str) -> bool:
-    """Return whether words on the same subject contradict a memory."""
+    """Return whether words of the user on the same subject contradict a memory."""
     return signals.changes_mind(words) or contains_denial(words) != contains_denial(
         join_memory_text(memory)
     )
@@ -546,6 +550,7 @@ def _build_topic(
 
 
 def _render_memory_line(memory: Memory, drifted: tuple[str, ...]) -> str:
+    """Render a memory as a line of JSON for the consolidation prompt."""
     line = {
         "name": get_memory_key(memory),
         "type": memory.type,
@@ -559,6 +564,7 @@ def _render_memory_line(memory: Memory, drifted: tuple[str, ...]) -> str:
 
 
 def _render_passage_line(name: str, passage: UserPassage) -> str:
+    """Render a passage of the user's words as a line of JSON for the consolidation prompt."""
     line = {
         "passage": name,
         "on": str(to_local_date(passage.at)),

@@ -68,6 +68,7 @@ def find_possible_loss(plan: CommandPlan, *, cwd: str) -> PossibleLoss | None:
 
 
 def _is_harmless_step(step: CommandStep) -> bool:
+    """Return whether a command can destroy nothing, so that no snapshot is needed before it."""
     if step.needs != "nothing":
         return False
     return step.name in HARMLESS_WRITES or all(access.kind == "read" for access in step.accesses)
@@ -128,6 +129,7 @@ def _path_before_pattern(target: str) -> str:
 
 
 def _git_destroyed_paths(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
+    """Yield the paths that a git command may destroy, among them `.git` if it prunes objects."""
     if "clean" in words and any("x" in w.casefold() for w in words if w.startswith("-")):
         yield from bases
     if "worktree" in words or "rm" in words or "mv" in words:

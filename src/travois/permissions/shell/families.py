@@ -209,6 +209,7 @@ def _is_flag_or_input(word: str, flag: str) -> bool:
 
 
 def _plain_operands(words: list[str]) -> Iterator[str]:
+    """Yield the words of a call that are neither options nor values of known options."""
     rest = iter(words)
     for word in rest:
         if word in OPTIONS_WITH_VALUE:
@@ -378,7 +379,7 @@ def _is_named_destination(place: str, named: list[str], *, glued: bool) -> bool:
 
 
 def _names_destination(word: str, program: str) -> bool:
-    """Return whether a word of a rule names a place."""
+    """Return whether a word of a permission rule names a host or URL."""
     if word.startswith("-"):
         return bool(URL_SCHEME.match(word.partition("=")[2]))
     return program in URL_PROGRAMS or bool(
@@ -387,6 +388,7 @@ def _names_destination(word: str, program: str) -> bool:
 
 
 def _iterate_destinations(step: CommandStep) -> Iterator[str]:
+    """Yield the words of a network command that may name a host or URL."""
     if step.name in URL_PROGRAMS:
         yield from (word.text for word in _step_operands(step))
         options = [word.text for word in step.argv[1:] if word.text.startswith("-")]
@@ -404,7 +406,7 @@ def _iterate_destinations(step: CommandStep) -> Iterator[str]:
 
 
 def _step_operands(step: CommandStep) -> tuple[ShellWord, ...]:
-    """Return the operands of a program; without known options, all that is no option."""
+    """Return the operands of a program; if its options are unknown, all words but options."""
     wanted = parse_spec_table(RULE_COVERED_PROGRAMS).get(step.name)
     try:
         if wanted is not None:

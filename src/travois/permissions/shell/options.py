@@ -96,7 +96,7 @@ def parse_option_spec(line: str) -> OptionSpec:
 
 
 def parse_options(wanted: OptionSpec, words: tuple[ShellWord, ...]) -> ParsedOptions:
-    """Sort the words of a call by what they are; raises `Refused` at the first unknown option."""
+    """Parse a call into options and operands; raise `UnsafeArguments` for an unknown option."""
     if "asked" in wanted.marks and not words:
         raise UnsafeArguments("without arguments it is not read-only")
     options: list[tuple[str, ShellWord | None]] = []
@@ -154,6 +154,7 @@ def _is_option(word: ShellWord, wanted: OptionSpec) -> bool:
 def _parse_long_option(
     word: ShellWord, wanted: OptionSpec, rest: Iterator[ShellWord]
 ) -> tuple[str, ShellWord | None]:
+    """Parse a `--name` or `--name=value` of a read-only program; raise if it is not permitted."""
     name, equals, value = word.text.partition("=")
     kind = wanted.long.get(name)
     if kind is None:
@@ -168,6 +169,7 @@ def _parse_long_option(
 def _parse_short_options(
     word: ShellWord, wanted: OptionSpec, rest: Iterator[ShellWord]
 ) -> Iterator[tuple[str, ShellWord | None]]:
+    """Parse a word of short options such as `-abn5`; raise if one of them is not permitted."""
     text = word.text
     name, equals, value = text.partition("=")
     if name in wanted.long:
@@ -192,6 +194,7 @@ def _parse_short_options(
 
 
 def _take_option_value(name: str, rest: Iterator[ShellWord]) -> ShellWord:
+    """Take the next word as the value of an option; raise if it is missing or unknown."""
     word = next(rest, None)
     if word is None:
         raise UnsafeArguments(f"the option {name} has no value")

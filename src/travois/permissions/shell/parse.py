@@ -109,6 +109,7 @@ def iterate_word_parts(node: Node, at: WordReader) -> Iterator[WordPart]:
 
 
 def _parts_of_concatenation(node: Node, at: WordReader) -> Iterator[WordPart]:
+    """Yield the parts of a shell word that is made of adjacent strings, variables and text."""
     at.work.spend(8 * node.child_count)
     end = node.start_byte
     for child in node.children:
@@ -122,6 +123,7 @@ def _parts_of_concatenation(node: Node, at: WordReader) -> Iterator[WordPart]:
 
 
 def _parts_of_unquoted(text: str) -> Iterator[WordPart]:
+    """Yield the parts of unquoted shell text, with its backslash escapes decoded."""
     if re.search(r"[\"'`$;&|<>()\s]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
         raise UnclearCommand(f"{text!r} is more than one word")
     for escaped, plain in UNQUOTED_ESCAPES.findall(text):
@@ -133,6 +135,7 @@ def _parts_of_unquoted(text: str) -> Iterator[WordPart]:
 
 
 def _parts_of_string(node: Node, at: WordReader) -> Iterator[WordPart]:
+    """Yield the parts of a double-quoted shell string, with variables and substitutions."""
     yield WordPart("", quoted=True)
     at.work.spend(4 * node.child_count)
     inside = node.children[1:-1]
@@ -152,6 +155,7 @@ def _parts_of_string(node: Node, at: WordReader) -> Iterator[WordPart]:
 
 
 def _part_of_gap(gap: bytes) -> Iterator[WordPart]:
+    """Yield the whitespace that the parser left out of a double-quoted string."""
     if gap.strip():
         raise UnclearCommand("a string could not be parsed")
     if gap:
@@ -159,6 +163,7 @@ def _part_of_gap(gap: bytes) -> Iterator[WordPart]:
 
 
 def _part_of_string_content(text: str) -> Iterator[WordPart]:
+    """Yield the literal text of a double-quoted shell string, with its escapes decoded."""
     if re.search(r'[`"]', re.sub(r"\\.", "", text, flags=re.DOTALL)):
         raise UnclearCommand("a string contains a quote or a backtick")
     if re.search(r"\$[A-Za-z0-9_({@*#?!$-]", re.sub(r"\\.", "..", text, flags=re.DOTALL)):
@@ -171,6 +176,7 @@ def _part_of_string_content(text: str) -> Iterator[WordPart]:
 
 
 def _parts_of_expansion(node: Node, at: WordReader, *, quoted: bool) -> Iterator[WordPart]:
+    """Yield the value of a shell expansion, as far as it is known before the command runs."""
     match node.type:
         case "simple_expansion":
             yield from _parts_of_variable(node, at, quoted=quoted)
@@ -207,6 +213,7 @@ def _follow_substitutions(node: Node, at: WordReader) -> None:
 
 
 def _parts_of_variable(node: Node, at: WordReader, *, quoted: bool) -> Iterator[WordPart]:
+    """Yield the known value of a shell variable, or an open part if it is unknown."""
     name = node_text(node.children[1], at.source)
     if node_text(node, at.source) not in (f"${name}", f"${{{name}}}"):
         raise UnclearCommand("a dollar sign is not followed by a name")
@@ -257,6 +264,7 @@ def _may_have_braces(bare: str) -> bool:
 
 
 def _expand_brace_list(found: list[WordPart], bare: str, home: str) -> tuple[ShellWord, ...]:
+    """Expand `{a,b}` in a shell word to several words; one open word if that is too complex."""
     if len(bare) > MAX_BRACED_CHARS:
         return (OPEN_WORD,)
     pieces = BRACE_LIST.split(bare)
@@ -269,6 +277,7 @@ def _expand_brace_list(found: list[WordPart], bare: str, home: str) -> tuple[She
 
 
 def _expand_tilde(found: list[WordPart], bare: str, home: str) -> list[WordPart]:
+    """Replace a leading `~` of a shell word with the home; any other tilde makes the rest open."""
     tilde = bare.partition("/")[0]
     if tilde == "~" and home and bare.count("~") == 1 and found[0].text[:1] == "~":
         rest = WordPart(found[0].text[1:])
@@ -279,6 +288,7 @@ def _expand_tilde(found: list[WordPart], bare: str, home: str) -> list[WordPart]
 
 
 def _known_prefix(found: list[WordPart], *, stop: str) -> str:
+    """Return the text of a shell word before its first unknown part or unquoted stop character."""
     text = ""
     for part in found:
         if part.open:
@@ -290,6 +300,7 @@ def _known_prefix(found: list[WordPart], *, stop: str) -> str:
 
 
 def _join_parts(found: list[WordPart]) -> ShellWord:
+    """Join the parts of a shell word into a plain word, a glob, or an open word."""
     special = any(
         part.glob or (not part.quoted and GLOB_CHARACTERS.intersection(part.text)) for part in found
     )
@@ -301,6 +312,7 @@ def _join_parts(found: list[WordPart]) -> ShellWord:
 
 
 def _decode_escapes(text: str) -> str:
+    """Decode the escapes of a `$'...'` shell string; raise for control characters."""
     value = ANSI_C_ESCAPE.sub(_decode_escape, text).partition("\0")[0]
     if any(char < " " and char not in "\n\t" for char in value):
         raise UnclearCommand("a string contains control characters")
@@ -308,6 +320,7 @@ def _decode_escapes(text: str) -> str:
 
 
 def _decode_escape(found: re.Match[str]) -> str:
+    """Decode one escape of a `$'...'` shell string: octal, hexadecimal, Unicode or a letter."""
     octal, byte, short, long, control, letter = found.groups()
     if octal:
         return _ascii_character(int(octal, 8) & 0xFF)
@@ -321,6 +334,7 @@ def _decode_escape(found: re.Match[str]) -> str:
 
 
 def _ascii_character(code: int) -> str:
+    """Return the ASCII character that a numeric shell escape stands for; raise beyond that."""
     if code > 126:
         raise UnclearCommand("a string spells characters by number")
     return chr(code)
@@ -340,6 +354,7 @@ SEPARATED_NODE_TYPES = WORD_NODE_TYPES | {"command_name", "variable_assignment"}
 
 @cache
 def _load_parser() -> Parser:
+    """Load the tree-sitter parser for bash, imported only when a command line is first parsed."""
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 

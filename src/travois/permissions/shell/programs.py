@@ -71,6 +71,7 @@ ShellWords = tuple[ShellWord, ...]
 
 
 def _check_program_name(words: ShellWords) -> ShellWords:
+    """Return the words that a wrapper such as `env` runs; raise if the program is not certain."""
     if not words or words[0].value is None:
         raise UnsafeArguments("the program it runs is only known at run time")
     if words[0].text in STATEFUL_BUILTINS:
@@ -81,6 +82,7 @@ def _check_program_name(words: ShellWords) -> ShellWords:
 
 
 def _unwrap_timeout(words: ShellWords) -> ShellWords:
+    """Return the command that `timeout` runs; raise if its time limit or options are unknown."""
     rest = strip_leading_options(TIMEOUT_OPTIONS, words)
     if not rest or not DURATION_ARGUMENT.fullmatch(rest[0].value or ""):
         raise UnsafeArguments("the time limit is not a plain number")
@@ -88,12 +90,14 @@ def _unwrap_timeout(words: ShellWords) -> ShellWords:
 
 
 def _unwrap_nice(words: ShellWords) -> ShellWords:
+    """Return the command that `nice` runs."""
     if words and re.fullmatch(r"--?\d+", words[0].value or ""):
         return _check_program_name(words[1:])
     return _check_program_name(strip_leading_options(NICE_OPTIONS, words))
 
 
 def _unwrap_env(words: ShellWords) -> ShellWords:
+    """Return the command that `env` runs; raise if it sets a variable that is not harmless."""
     for at, word in enumerate(words):
         name, equals, value = word.text.partition("=")
         if not equals or word.kind != "plain" or word.text.startswith("-"):
@@ -275,6 +279,7 @@ def _analyze_wrapper(
 
 
 def _analyze_unwrapped(argv: tuple[ShellWord, ...], place: ProgramPlace) -> CommandStep:
+    """Analyze a call of one program as read-only, as an edit, or as one that needs a rule."""
     name = argv[0].text
     for folder in SYSTEM_FOLDERS:
         name = name.removeprefix(folder)
@@ -297,6 +302,7 @@ def _analyze_unwrapped(argv: tuple[ShellWord, ...], place: ProgramPlace) -> Comm
 def _analyze_listed_program(
     argv: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
 ) -> CommandStep:
+    """Analyze a call of a program in the tables of read-only and editing programs."""
     try:
         given = parse_options(wanted, argv[1:])
         accesses = tuple(_listed_accesses(given, wanted, place))
@@ -316,6 +322,7 @@ def _analyze_listed_program(
 def _listed_accesses(
     given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
+    """Yield the files that a listed program reads and writes, from its options and operands."""
     _check_values(given, wanted)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
@@ -380,6 +387,7 @@ def _classify_operands(
 
 
 def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+    """Yield the files that `cp` writes."""
     if len(given.operands) < 2:
         raise UnsafeArguments("cp has no target")
     *sources, last = given.operands
@@ -388,6 +396,7 @@ def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access
 
 
 def _move_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+    """Yield the files that `mv` creates in its target folder."""
     if len(given.operands) < 2:
         raise UnsafeArguments("mv has no target")
     *sources, last = given.operands
@@ -533,6 +542,7 @@ def _hazardous_options(words: tuple[ShellWord, ...]) -> Iterator[str]:
 
 
 def _is_hazardous_option(name: str) -> bool:
+    """Return whether an option may name another program, folder or file for a program to use."""
     if name.startswith("--"):
         if PROGRAM_OPTION_NAME.search(name):
             return True
@@ -550,6 +560,7 @@ def quote_words(argv: tuple[ShellWord, ...]) -> str:
 
 
 def _quote_word(word: ShellWord) -> str:
+    """Render a shell word for a rule, quoted where needed, with an ellipsis if part is unknown."""
     if word.kind == "open":
         return f"{word.text}…"
     if word.kind == "glob" or (word.text and not QUOTED_CHARACTERS.search(word.text)):

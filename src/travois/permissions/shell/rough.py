@@ -62,7 +62,7 @@ def _split_rule_at_stars(what: str) -> SoughtWords:
 
 @lru_cache(maxsize=64)
 def command_vocabulary(command: str) -> frozenset[str]:
-    """Return the words of a command, and the parts of those that are paths."""
+    """Return the words of a command, with the components of those that are paths."""
     return frozenset(flatten_command(command).replace("/", " ").split(" "))
 
 

@@ -45,7 +45,7 @@ SIGNATURE_PLACEHOLDER = re.compile(r"%G|%\(signature")
 
 
 def analyze_git(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
-    """Return the files that a call reads, if it only looks; raises `Refused` if it may do more."""
+    """Return the files that a read-only git call reads; raise `UnsafeArguments` for any other."""
     while words and words[0].value in HARMLESS_GIT_OPTIONS:
         words = words[1:]
     name = words[0].value if words else None
@@ -95,6 +95,7 @@ def moves_only_git_history(step: CommandStep) -> bool:
 
 @cache
 def _git_read_only_table() -> dict[str, OptionSpec]:
+    """Build the table of git subcommands that only read, with their permitted options."""
     return parse_spec_table(
         GIT_READ_ONLY.replace("@diff", _join_options(GIT_DIFF_OPTIONS)).replace(
             "@revisions", _join_options(GIT_REVISION_OPTIONS)
@@ -112,6 +113,7 @@ def _check_known_operands(given: ParsedOptions) -> None:
 
 
 def _check_git_listing(name: str, given: ParsedOptions) -> None:
+    """Raise if a git command that can list, such as `git branch`, would change something."""
     first = given.operands[0].text if given.operands else ""
     if name in GIT_LISTING_WORDS and first not in GIT_LISTING_WORDS[name]:
         raise UnsafeArguments(f"git {name} {first} is not a known read-only command")
@@ -122,6 +124,7 @@ def _check_git_listing(name: str, given: ParsedOptions) -> None:
 
 
 def _has_listing_option(given: ParsedOptions) -> bool:
+    """Return whether `git branch` or `git tag` was given an option that makes it list."""
     return any(
         option in GIT_LISTING_OPTIONS or option.startswith(GIT_FILTER_OPTIONS)
         for option, _ in given.options
@@ -129,7 +132,7 @@ def _has_listing_option(given: ParsedOptions) -> bool:
 
 
 def reads_git_config(words: tuple[ShellWord, ...]) -> bool:
-    """Return whether the words from `config` on only read settings, wherever git is run."""
+    """Return whether a `git config` call only reads settings."""
     try:
         _check_git_config_read(
             parse_options(parse_spec_table(GIT_PARTLY_READ_ONLY)["config"], words[1:])
@@ -221,6 +224,7 @@ def analyze_find(
 
 
 def _find_start_folders(words: tuple[ShellWord, ...]) -> Iterator[ShellWord]:
+    """Yield the folders that a `find` command starts from, the words before its expression."""
     for word in words:
         if word.text.startswith("-") or word.value in ("!", "(", ")", ","):
             return
@@ -236,6 +240,7 @@ def _find_expression_accesses(
     walked: list[ShellWord],
     study: AnalyzeProgram,
 ) -> Iterator[Access]:
+    """Yield the files that the expression of `find` accesses; raise for unknown actions."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -257,7 +262,7 @@ def _find_expression_accesses(
 def _find_run_accesses(
     rest: list[ShellWord], place: ProgramPlace, *, walked: list[ShellWord], study: AnalyzeProgram
 ) -> Iterator[Access]:
-    """Yield a program that is run with what was found must itself be one that only looks."""
+    """Yield the files that a command run by `find -exec` reads; raise if it does more than read."""
     inner: list[ShellWord] = []
     while rest and rest[0].value not in (";", "+"):
         inner.append(rest.pop(0))
@@ -375,6 +380,7 @@ def _check_sed_script(script: str) -> None:
 
 
 def _sed_command_end(script: str, at: int) -> int:
+    """Return the position after one command of a sed script; raise if it cannot be parsed."""
     end = _skip_match(SED_END, script, at)
     if end == at and at < len(script):
         raise UnsafeArguments("the sed script could not be parsed")
@@ -420,6 +426,7 @@ def _strip_awk_literals(program: str) -> str:
 
 
 def _awk_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+    """Yield the files that an awk call reads; raise if a variable is only known at run time."""
     for name, value in given.options:
         if name in ("-v", "--assign") and (value is None or value.value is None):
             raise UnsafeArguments("an awk variable is only known at run time")
@@ -448,6 +455,7 @@ def analyze_yq(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Acces
 
 
 def _strip_jq_arguments(words: tuple[ShellWord, ...]) -> Iterator[ShellWord]:
+    """Yield the words of a jq call without `--arg` and `--argjson` and their values."""
     rest = iter(words)
     for word in rest:
         if word.value in ("--arg", "--argjson"):

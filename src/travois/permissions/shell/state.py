@@ -43,12 +43,12 @@ class CommandOutcomes(msgspec.Struct, frozen=True):
 
     @property
     def either(self) -> ShellState:
-        """Without knowing which of the two it was."""
+        """Return the shell state after a command whose success is unknown."""
         return merge_states(self.ok, self.fail)
 
 
 def merge_states(one: ShellState, other: ShellState) -> ShellState:
-    """Return what holds in both states."""
+    """Merge two possible shell states: all their folders, and variables as far as they agree."""
     if one is other:
         return one
     names = one.variables.keys() | other.variables.keys()
@@ -124,7 +124,7 @@ def operator_accesses(operator: str, word: ShellWord, cwds: tuple[str, ...]) -> 
 
 
 def join_folder(path: str, cwd: str) -> str:
-    """Return a path as the shell would look for it; dots stay, because links come before them."""
+    """Join a relative path and the shell's folder; dots stay, since links are followed first."""
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
 
 

@@ -130,7 +130,7 @@ class HttpConnection:
 
     @property
     def is_request_sent(self) -> bool:
-        """Whether the whole request is sent."""
+        """Return whether the whole request is sent."""
         return self.parser.our_state is not h11.SEND_BODY
 
     async def next_event(self, patience: float | None) -> h11.Event | None:
@@ -158,7 +158,7 @@ class HttpConnection:
         return True
 
     def is_reusable(self, patience: float) -> bool:
-        """Return whether it can still be used: a server that speaks unasked says goodbye."""
+        """Return whether the connection can be reused: it is recent and no data came unasked."""
         if self.kept is not None and anyio.current_time() - self.kept >= patience:
             return False
         return not self._tcp.has_data()
@@ -380,6 +380,7 @@ class DirectTransport:
 
 
 async def _connect_tls(to: ConnectionTarget, context: ssl.SSLContext) -> HttpConnection:
+    """Open a TLS connection for model requests."""
     from anyio.streams.tls import TLSStream
 
     tcp = await open_tcp(to.host, to.port)
@@ -409,6 +410,7 @@ def _should_keep_sending(line: HttpConnection, heard: h11.Response | ApiError | 
 
 
 def _build_http_head(url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> h11.Request:
+    """Build the head of an HTTP POST request to a model server."""
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     fixed = (("host", parts.netloc.rpartition("@")[2]), ("content-length", str(len(body))))

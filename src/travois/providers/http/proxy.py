@@ -132,12 +132,14 @@ async def _split_body(body: bytes) -> AsyncGenerator[bytes]:
 
 
 def _proxy_unreachable_error(proxy: ConnectionTarget, error: httpx2.ConnectError) -> ApiError:
+    """Return the error for a proxy that cannot be reached."""
     problem = unreachable_error(proxy, error)
     what = f"{problem.message} (the proxy set in your environment)"
     return ApiError(problem.kind, what, retry=problem.retry)
 
 
 def _parse_proxy_target(proxy: str) -> ConnectionTarget:
+    """Parse the address of a proxy; raise `UserError` if it is invalid."""
     try:
         return parse_target(proxy)
     except ValueError as error:
@@ -145,6 +147,7 @@ def _parse_proxy_target(proxy: str) -> ConnectionTarget:
 
 
 def _create_proxy_client(limits: Timeouts, proxy: str, trusted: SSLContext) -> httpx2.AsyncClient:
+    """Create the httpx2 client that sends model requests through a proxy."""
     waits = httpx2.Timeout(
         connect=limits.connect, read=limits.first_byte, write=limits.idle, pool=limits.connect
     )

@@ -66,6 +66,7 @@ def explain_tls_error(error: ssl.SSLError, host: str) -> str:
 
 
 def _create_system_context() -> ssl.SSLContext:
+    """Create a TLS context that trusts the system's certificates."""
     if sys.platform in ("darwin", "win32"):
         import truststore
 
@@ -79,6 +80,7 @@ def _create_system_context() -> ssl.SSLContext:
 
 
 def _load_certificates(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
+    """Load the certificates of environment variables into a TLS context."""
     for name, file in files.items():
         try:
             context.load_verify_locations(file)

@@ -64,7 +64,7 @@ def _is_proxy_exempt(to: ConnectionTarget, exceptions: str) -> bool:
 
 
 def _no_proxy_covers(entry: str, to: ConnectionTarget) -> bool:
-    """Return whether a no_proxy entry (`*`, host, domain, address, network, `:port`) fits."""
+    """Return whether a `no_proxy` entry covers a host: `*`, domain, network or `:port`."""
     if entry == "*":
         return True
     if found := re.fullmatch(r"(.+?):(\d+)", entry):
@@ -76,6 +76,7 @@ def _no_proxy_covers(entry: str, to: ConnectionTarget) -> bool:
 
 
 def _is_in_network(network: str, host: str) -> bool:
+    """Return whether a host is an address in a network of `no_proxy`."""
     try:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:

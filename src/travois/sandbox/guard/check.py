@@ -124,6 +124,7 @@ def _is_harmless_hook_entry(name: bytes, now: SavedTree) -> bool:
 
 
 def _try_restore(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> bool:
+    """Restore a changed name of a protected path; return whether that succeeded."""
     try:
         restore_name(saved, name, aside)
     except OSError:

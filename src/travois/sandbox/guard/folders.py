@@ -133,6 +133,7 @@ class TimestampFolderChanges:
 
 
 def _folder_ctime(folder: str) -> int:
+    """Return the change time of a watched folder in nanoseconds; -2 if it is missing."""
     try:
         return os.lstat(folder).st_ctime_ns
     except OSError:

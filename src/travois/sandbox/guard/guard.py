@@ -478,6 +478,7 @@ def _blocks_path(part: str, *, last: bool) -> bool:
 def _check_by_rule(
     watch: GuardedPath, saved: SavedPath, aside: SetAsideFolder, *, around: RepositoryContext
 ) -> CheckResult:
+    """Check a guarded path by its rule after a command, as a repository or as a protected path."""
     if watch.rule == "repository":
         return check_repository(saved, aside, around=around)
     return check_protected_path(

@@ -303,6 +303,7 @@ def find_mountable_files(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _has_one_name(path: str) -> bool:
+    """Return whether a protected project file is a regular file with a single hard link."""
     with suppress(OSError):
         found = os.lstat(path)
         return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
@@ -366,6 +367,7 @@ def _find_git_folders(top: str) -> tuple[str, str]:
 
 
 def _read_pointer_text(path: str) -> str:
+    """Read the text of a `.git` file or similar pointer; empty if it is unreadable."""
     try:
         return os.fsdecode(_read_regular_file(path, 4096)).replace("\0", "")
     except OSError:
@@ -427,6 +429,7 @@ def _pack_has_object(pack: str, name: bytes) -> bool:
 
 
 def _list_folder_names(folder: str) -> list[str]:
+    """List the names in a folder; empty if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -459,6 +462,7 @@ def _is_path_free(folder: str) -> bool:
 
 
 def _rules_permit(unasked: UnapprovedChanges, path: str, *, root: str) -> bool:
+    """Return whether permission rules let an unapproved command change a protected project file."""
     names = protected_names(os.path.relpath(path, root))
     by_name = bool(names) and names <= {*unasked.names}
     return by_name or any(
@@ -491,6 +495,7 @@ def _digest_node(node: SavedNode) -> bytes:
 
 
 def _has_stamp(path: str, known: NotedFile) -> bool:
+    """Return whether a protected project file has the inode, size and times that were noted."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -500,6 +505,7 @@ def _has_stamp(path: str, known: NotedFile) -> bool:
 
 
 def _folder_identity(folder: str) -> tuple[int, int]:
+    """Return the device and inode of a folder; zeros if it is missing."""
     try:
         found = os.lstat(folder)
     except OSError:

@@ -307,6 +307,7 @@ def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[st
 
 
 def _accept_node(tree: dict[bytes, SavedNode], name: bytes, node: SavedNode | None) -> None:
+    """Take over the present state of one name into the saved state of a repository."""
     if node is None:
         tree.pop(name, None)
     else:
@@ -316,6 +317,7 @@ def _accept_node(tree: dict[bytes, SavedNode], name: bytes, node: SavedNode | No
 def _undo_change(
     saved: SavedPath, name: bytes, aside: SetAsideFolder, *, path: str
 ) -> ProtectedFileChange:
+    """Restore one name in a repository to its saved state and report the change."""
     done = True
     try:
         restore_name(saved, name, aside)
@@ -325,6 +327,7 @@ def _undo_change(
 
 
 def _is_lifted(path: str, name: bytes, around: RepositoryContext) -> bool:
+    """Return whether the command was allowed to change this path of a repository."""
     # `git config` was allowed; it may have been told to work in another repository.
     if name in GIT_CONFIG_NAMES and any(one.endswith("/.git/config") for one in around.lifted):
         return True

@@ -38,7 +38,7 @@ class SetAsideFolder:
         self.path = ""
 
     def move(self, place: OpenedPath, *, root: str) -> None:
-        """Move a file or folder here. Raises OSError."""
+        """Move a replaced file or folder to the set-aside folder. Raises OSError."""
         target = self._choose_free_name(place, root)
         try:
             os.rename(place.name, target, src_dir_fd=place.folder)
@@ -73,6 +73,7 @@ class SetAsideFolder:
 
 
 def _remove_old_copies(folder: str) -> None:
+    """Delete copies of replaced protected files that were set aside long ago."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         with suppress(OSError):
@@ -105,6 +106,7 @@ def _copy_at_spot(place: OpenedPath, target: str, *, left: list[int]) -> None:
 
 
 def _delete_at_spot(place: OpenedPath) -> None:
+    """Delete a file or a whole folder at an opened path."""
     try:
         os.unlink(place.name, dir_fd=place.folder)
     except OSError as error:
@@ -396,6 +398,7 @@ def _has_checkouts(path: str) -> bool:
 
 
 def _make_folder(place: OpenedPath, node: SavedNode) -> None:
+    """Create a saved folder again and restore its owner and mode."""
     with suppress(FileExistsError):
         os.mkdir(place.name, 0o700, dir_fd=place.folder)
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -406,6 +409,7 @@ def _make_folder(place: OpenedPath, node: SavedNode) -> None:
 
 
 def _set_owner_and_mode(fd: int, node: SavedNode) -> None:
+    """Restore the saved owner, where permitted, and the saved mode of an open file or folder."""
     with suppress(PermissionError):
         os.chown(fd, *node.owner)
     os.chmod(fd, stat.S_IMODE(node.mode))
@@ -457,6 +461,7 @@ def _make_accessible(place: OpenedPath) -> None:
 
 
 def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
+    """Return whether an opened path is still the parent folder that was saved."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
@@ -465,6 +470,7 @@ def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
 
 
 def _list_parent_names(place: OpenedPath) -> list[str]:
+    """List the names in the folder that contains an opened path."""
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
     try:
         return os.listdir(fd)
@@ -482,6 +488,7 @@ def _has_entry(place: OpenedPath, name: str) -> bool:
 
 
 def _stat_node(place: OpenedPath) -> SavedNode | None:
+    """Read the metadata of a path as a saved node without content; None if it is missing."""
     try:
         return _node_from_stat(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
@@ -489,6 +496,7 @@ def _stat_node(place: OpenedPath) -> SavedNode | None:
 
 
 def _node_from_stat(found: os.stat_result) -> SavedNode:
+    """Build a saved node without content from the metadata of a file."""
     stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     kind = _node_kind(found.st_mode)
     names = found.st_nlink if kind == "file" else 1
@@ -496,6 +504,7 @@ def _node_from_stat(found: os.stat_result) -> SavedNode:
 
 
 def _node_kind(mode: int) -> NodeKind:
+    """Return whether a file mode means a regular file, a link, a folder or something else."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISLNK(mode):

@@ -48,7 +48,7 @@ class SessionGuards:
 
     @property
     def is_open(self) -> bool:
-        """Whether a running program, of this or another session, could change protected files."""
+        """True if a running program, of this or another session, could change protected files."""
         known = self._journal is not None or bool(self._folder)
         return known and self.open_journal().is_open()
 

@@ -81,6 +81,7 @@ class TaskStopArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_bash_output(args: OutputArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the BashOutput tool: show new output of a background job, filtered if asked."""
     job = find_job(env, args.bash_id)
     if args.filter:  # before anything is taken: a bad pattern loses no output
         await find_matching_lines(b"", env, pattern=args.filter, name="filter")
@@ -123,6 +124,7 @@ async def _run_kill_shell(args: KillArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _stop_job(job: BackgroundJob, env: Env) -> ToolOutcome:
+    """Kill a background job for KillShell or TaskStop, or tell how it had ended before."""
     before = job.status
     await job.kill()
     if before is None:
@@ -160,6 +162,7 @@ async def _run_monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_task_output(args: TaskOutputArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskOutput tool: wait for a job or subagent and show its output."""
     seconds = args.timeout / 1000 if args.block else 0.0
     if env.agents is not None and args.task_id in env.agents.reports():
         return await _wait_for_report(args.task_id, env.agents, env, seconds=seconds)
@@ -189,6 +192,7 @@ async def _wait_for_report(id: str, agents: Subagents, env: Env, *, seconds: flo
 
 
 async def _run_task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the TaskStop tool: stop a background job or subagent."""
     agents, id = env.agents, args.task_id
     if agents is None or id not in agents.reports():
         return await _stop_job(_find_background_task(env, id), env)
@@ -294,6 +298,7 @@ class InputArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_bash_input(args: InputArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the BashInput tool: type text into a job and wait for its output."""
     job = find_job(env, args.id)
     if args.until:
         await find_matching_lines(b"", env, pattern=args.until, name="until")
@@ -315,6 +320,7 @@ async def _run_bash_input(args: InputArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _type_text(job: BackgroundJob, text: str) -> None:
+    """Type text into the terminal of a background job; Ctrl-C alone interrupts any job."""
     if not text:
         return
     if not job.tty and set(text) <= {"\x03"}:
@@ -345,6 +351,7 @@ def _bash_input_access(args: InputArgs, here: CallLocation) -> tuple[Access, ...
 
 
 def _input_accesses(access: Access, text: str) -> tuple[Access, ...]:
+    """List what a BashInput call accesses: its command line with the typed text as input."""
     if access.kind != "exec":
         return (access,)
     end = "INPUT"

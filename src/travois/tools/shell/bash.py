@@ -74,7 +74,7 @@ class DetachedCommand(CommandResult, frozen=True, rename="camel"):
 
 
 def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> ReadableOutput:
-    """Return as much of an output as there is room for; all of it is kept if that is not all."""
+    """Show as much of a command's output as there is room for, and save all of it if cut."""
     from travois.tools.output import make_readable
 
     room = env.room.tokens - REMARK_TOKENS
@@ -83,7 +83,7 @@ def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -
 
 
 def join_result_parts(headline: str, body: str, remarks: list[str]) -> str:
-    """Return a headline, a body, and remarks in brackets, without the empty ones."""
+    """Join the headline, body and bracketed remarks of a command's result."""
     parts = (headline, body.strip("\n"), *(f"[{remark}]" for remark in remarks))
     return "\n".join(part for part in parts if part) or "(no output)"
 
@@ -281,6 +281,7 @@ class ShellFolder(msgspec.Struct, frozen=True):
 
 
 async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the Bash tool: a command in the foreground, the background or a terminal."""
     from travois.tools.shell.denied_command import (
         explain_denial,
         list_private_tmp,
@@ -334,7 +335,7 @@ async def _run_command(args: BashArgs, env: Env, call: str) -> tuple[ProcessResu
 
 
 def _output_file(env: Env, call: str) -> str:
-    """Return the file for an output that is too large to be held; empty where none can be kept."""
+    """Return the file for command output too large for memory; empty if none can be kept."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
@@ -365,7 +366,7 @@ def _build_command(
 
 
 def _preview_output(env: Env) -> Callable[[bytes], None]:
-    """Shows the newest output to the eye, a few times a second at most."""
+    """Show the newest output of a running command to the user, a few times a second."""
     shown = -PREVIEW_INTERVAL_SECONDS
 
     def show(chunk: bytes) -> None:
@@ -378,7 +379,7 @@ def _preview_output(env: Env) -> Callable[[bytes], None]:
 
 
 def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> ShellFolder:
-    """Read the shell's last working folder; it reports none when it was killed or replaced."""
+    """Read the shell's folder after a command; a killed shell reports none."""
     told = done.aside.split(b"\0")[:-1]
     if not told:
         return ShellFolder(start.cwd)
@@ -397,6 +398,7 @@ def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> 
 
 
 def _result_headline(done: ProcessResult) -> str:
+    """Name a failed command's exit code or signal for the Bash result."""
     if done.timed_out:
         return ""  # how it took our signal says nothing of the command
     if done.status < 0:
@@ -405,6 +407,7 @@ def _result_headline(done: ProcessResult) -> str:
 
 
 def _ending_remarks(done: ProcessResult, args: BashArgs) -> Iterator[str]:
+    """List remarks on a Bash timeout, too much output and processes left running."""
     if done.timed_out:
         yield (
             f"Timed out after {args.timeout / 1000:g} s; all its processes were killed. "
@@ -421,6 +424,7 @@ def _ending_remarks(done: ProcessResult, args: BashArgs) -> Iterator[str]:
 
 
 async def _start_background(args: BashArgs, env: Env) -> ToolOutcome:
+    """Start a Bash command as a background job and return its ID."""
     id = _next_job_id(env)
     try:
         command = _build_command(args, env.cwd, env=env, keep=JOB_OUTPUT_BYTES)
@@ -436,7 +440,7 @@ async def _start_background(args: BashArgs, env: Env) -> ToolOutcome:
 
 
 def _show_detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> ToolOutcome:
-    """Show a command that goes on in the background."""
+    """Describe a Bash command that was moved to the background."""
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
     remarks = [*body.remarks, f"{limit} in the background as {done.job}. {BACKGROUND_HELP}"]
@@ -452,7 +456,7 @@ def _show_detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) 
 
 
 async def _start_terminal(args: BashArgs, env: Env, call: str) -> ToolOutcome:
-    """Start a program with a terminal; returns what it says first."""
+    """Start a program with a terminal and return its first output."""
     command = _build_command(args, env.cwd, env=env, keep=JOB_OUTPUT_BYTES)
     command = replace(command, tty=True, env={**command.env, **TERMINAL_ENVIRONMENT})
     seconds = TERMINAL_START_SECONDS if args.timeout == DEFAULT_TIMEOUT_MS else args.timeout / 1000
@@ -478,7 +482,7 @@ async def _start_terminal(args: BashArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _next_job_id(env: Env) -> str:
-    """Return a name that no job of this session has had, also before it was resumed."""
+    """Return an ID that no background job of this session has had, even before a resume."""
     taken = {*env.processes.jobs(), *(name.removeprefix("job:") for name in env.state)}
     number = 1
     while f"bash_{number}" in taken:
@@ -491,7 +495,7 @@ def _bash_access(args: BashArgs, here: CallLocation) -> tuple[Access, ...]:
 
 
 def _command_accesses(args: BashArgs) -> tuple[Access, ...]:
-    """Return the accesses of a command besides what its text implies."""
+    """Return the accesses of a Bash call: its command, and network or no sandbox if asked."""
     line = Access("exec", args.command)
     match args.sandbox:
         case "on" | "write":

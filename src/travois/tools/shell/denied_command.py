@@ -52,7 +52,7 @@ def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
 
 
 def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) -> Iterator[str]:
-    """Report where on disk the entries are that a command left in the private /tmp."""
+    """Tell where on disk a command's new entries in the private /tmp are."""
     made = sorted(list_private_tmp(cage) - before)
     if cage is None or not made:
         return
@@ -84,6 +84,7 @@ def explain_denial(
 
 
 def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
+    """Explain to the model which sandbox rule stopped a command, and how to lift it."""
     target = escape_path(denial.target)
     match denial.kind:
         case "write":

@@ -68,7 +68,7 @@ class Browser(Protocol):
 
 
 def create_browser_tool(window: Browser, *, images: Callable[[], bool]) -> AnyTool:
-    """Return the tool for a browser; `images` says whether the model can be shown pictures."""
+    """Create the Browser tool; `images` says whether the model can be shown pictures."""
 
     async def run(args: BrowserArgs, env: Env, call: str) -> ToolOutcome:
         if args.action != "navigate" and not window.url:
@@ -97,6 +97,7 @@ def create_browser_tool(window: Browser, *, images: Callable[[], bool]) -> AnyTo
 
 
 def _render_page_view(env: Env, call: str, seen: PageView) -> str:
+    """Render what the Browser tool sees of a page as untrusted text."""
     title = f"{escape_invisible(seen.title)}\n" if seen.whole and seen.title else ""
     text = "\n".join(escape_invisible(line) for line in seen.text.splitlines())
     if not seen.whole:
@@ -108,7 +109,7 @@ def _render_page_view(env: Env, call: str, seen: PageView) -> str:
 
 
 def _browser_access(args: BrowserArgs, here: CallLocation, window: Browser) -> tuple[Access, ...]:
-    """Return the access of an action: looking at the open page needs none."""
+    """Return the access of a Browser action; looking at the open page needs none."""
     match args.action:
         case "read" | "wait" | "screenshot":
             return ()
@@ -124,6 +125,7 @@ def _browser_access(args: BrowserArgs, here: CallLocation, window: Browser) -> t
 
 
 def _summarize_browser(args: BrowserArgs) -> str:
+    """Describe a Browser call in one line."""
     what = {
         "navigate": args.url,
         "click": f"[{args.ref}]",

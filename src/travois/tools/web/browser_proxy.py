@@ -111,7 +111,7 @@ class BrowserProxy:
 
 
 async def _try_connect(made: socket.socket, place: tuple[str, int]) -> bool:
-    """Return whether a socket could be connected; it is closed if not."""
+    """Try to connect a socket; return whether that succeeded, and close it if not."""
     made.setblocking(False)
     code = made.connect_ex(place)
     if code == errno.EINPROGRESS:

@@ -160,7 +160,7 @@ class BrowserWindow:
         return next((found[1] for line in lines if (found := wanted.search(line))), "")
 
     def is_local(self) -> bool:
-        """Return whether all that is open is on this machine: only then may pages reach it."""
+        """Return whether all open pages are on this machine: only then may they reach it."""
         urls = {self._heading, *(page.url for page in self._pages[:-1])} - {"about:blank"}
         return bool(urls) and all(map(_is_loopback, urls))
 
@@ -292,7 +292,7 @@ class BrowserWindow:
         self._pending.discard(request)
 
     def _on_page(self, page: Page) -> None:
-        """Return a page came to the front: the first one, or a window that another opened."""
+        """Note that a page came to the front: the first one, or a window that another opened."""
         if self._pages:
             self._add_news(f"a new window opened and is now in front: {page.url[:200]}")
         self._pages.append(page)
@@ -350,7 +350,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def first_error_line(message: str) -> str:
-    """Return the first line of what Playwright says, and why an element could not be used."""
+    """Return the first line of a Playwright error, and why an element could not be used."""
     first, *log = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().splitlines() or [""]
     why = next((line.strip(" -") for line in log if ELEMENT_UNUSABLE.search(line)), "")
     said = re.sub(r"^(\w+\.\w+): ", "", first)
@@ -383,7 +383,7 @@ def find_browser(path: str = "") -> str:
 
 
 def driver_problem() -> str:
-    """Return why the program by which Playwright drives a browser cannot run; empty if it can."""
+    """Return why the driver of Playwright cannot run; empty if it can."""
     from playwright._impl._driver import compute_driver_executable
 
     try:

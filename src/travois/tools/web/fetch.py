@@ -49,6 +49,7 @@ class FetchArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_web_fetch(args: FetchArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the WebFetch tool: download a page and return it as untrusted text."""
     url = canonical_url(args.url)
     if url is None:
         raise ToolError(f"{args.url[:200]!r} is not a plain http(s) URL (no user name, no spaces).")
@@ -69,6 +70,7 @@ async def _run_web_fetch(args: FetchArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _describe_redirect(url: str, page: WebPage) -> str:
+    """Tell the model to call WebFetch again for a redirect to another host."""
     onward = canonical_url(page.url)
     if onward is None:
         raise ToolError(f"{url} redirects to an address that is not a plain http(s) URL.")
@@ -76,6 +78,7 @@ def _describe_redirect(url: str, page: WebPage) -> str:
 
 
 async def _page_text(page: WebPage, env: Env) -> str:
+    """Convert a fetched page to text: HTML to markdown, JSON indented; refuse binary content."""
     kind, _, _ = page.mime.partition(";")
     kind = kind.strip().lower()
     if kind == "application/pdf" or page.body.startswith(b"%PDF-"):
@@ -123,7 +126,7 @@ async def _convert_html(page: WebPage, env: Env) -> str:
 
 
 def _page_charset(page: WebPage) -> str:
-    """Return the encoding that the server names; empty if it names none that we know."""
+    """Return the encoding that a page's server names; empty if it is missing or unknown."""
     named = re.search(CHARSET_PATTERN, page.mime)
     try:
         return codecs.lookup(named[1]).name if named else ""
@@ -134,7 +137,7 @@ def _page_charset(page: WebPage) -> str:
 def frame_untrusted_text(
     env: Env, call: str, text: str, *, tag: str, url: str = "", remarks: tuple[str, ...] = ()
 ) -> str:
-    """Return the text between two marks that it cannot forge, cut to what a context can bear."""
+    """Frame a page's text with marks that it cannot forge, cut to what the context can hold."""
     mark = os.urandom(4).hex()
     shown = _fit_page_text(text, env.room.tokens - FRAME_TOKENS)
     place = f" url={url}" if url else ""
@@ -149,7 +152,7 @@ def frame_untrusted_text(
 
 
 def _fit_page_text(text: str, tokens: int) -> str:
-    """Return as much of the beginning of a text as there is room for."""
+    """Shorten a page's text to the room that the context window has left."""
     return text[
         : count_fitting_parts(
             len(text), lambda size: estimate_text_tokens(text[:size]), tokens=tokens
@@ -158,7 +161,7 @@ def _fit_page_text(text: str, tokens: int) -> str:
 
 
 def canonical_url(url: str) -> str | None:
-    """Return the URL with its host in plain sight; None if anything about it could mislead."""
+    """Normalize a URL with its host in plain sight; None if anything in it could mislead."""
     parts = re.fullmatch(URL_PATTERN, url.strip())
     if parts is None or len(url) > MAX_URL_CHARS:
         return None

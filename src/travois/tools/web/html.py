@@ -25,7 +25,7 @@ RECURSION_LIMIT = 20_000
 
 
 def html_to_markdown(body: bytes, *, charset: str) -> str:
-    """Return the page as markdown."""
+    """Convert an HTML page to markdown."""
     from markdownify import MarkdownConverter
 
     soup = _parse_html(body, charset)
@@ -36,7 +36,7 @@ def html_to_markdown(body: bytes, *, charset: str) -> str:
 
 
 def html_to_text(body: bytes, *, charset: str) -> str:
-    """Return the page without its tags, in one pass over its bytes."""
+    """Convert an HTML page to text without tags, in one pass over its bytes."""
     first, *pieces = body.split(b"<")
     kept, skipped = [first], b""
     for piece in pieces:
@@ -53,7 +53,7 @@ def html_to_text(body: bytes, *, charset: str) -> str:
 
 
 def _parse_html(body: bytes, charset: str) -> BeautifulSoup:
-    """Parse the page, without an XML declaration (the parser would warn) and noise."""
+    """Parse an HTML page without noise and without an XML declaration, which would warn."""
     from bs4 import BeautifulSoup
 
     body = re.sub(rb"^\s*<\?xml[^>]*>", b"", body, count=1)
@@ -66,6 +66,7 @@ def _parse_html(body: bytes, charset: str) -> BeautifulSoup:
 
 
 def _is_hidden_tag(tag: Tag) -> bool:
+    """Return whether WebFetch skips an HTML tag because it is hidden or not content."""
     if NOISE_TAGS.fullmatch(tag.name) or "hidden" in tag.attrs or tag.get("aria-hidden") == "true":
         return True
     return "display:none" in str(tag.get("style", "")).replace(" ", "").lower() or (
@@ -74,6 +75,7 @@ def _is_hidden_tag(tag: Tag) -> bool:
 
 
 def _find_main_content(soup: BeautifulSoup) -> BeautifulSoup | Tag:
+    """Find the main part of an HTML page, or the whole page if that part is short."""
     found = (soup.find("main"), soup.find("article"))
     whole = (tag for tag in found if tag is not None and len(tag.get_text()) >= MIN_CONTENT_CHARS)
     return next(whole, soup)

@@ -33,6 +33,7 @@ class SearchArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_web_search(args: SearchArgs, env: Env, call: str) -> ToolOutcome:
+    """Run the WebSearch tool: query the search provider and return untrusted results."""
     if env.search is None:
         raise ToolError("Web search is off in this session: the user can set webSearch.")
     if args.allowed_domains and args.blocked_domains:
@@ -58,6 +59,7 @@ def _render_search_results(found: SearchResults, hits: list[SearchHit]) -> str:
 
 
 def _format_hit(number: int, hit: SearchHit) -> str:
+    """Format a web search result: number, title, date, address and excerpt."""
     date = f" ({_shorten_hit_text(hit.date)})" if hit.date else ""
     words = f"\n   {_shorten_hit_text(hit.text)}" if hit.text else ""
     return f"{number}. {_shorten_hit_text(hit.title) or '(no title)'}{date}\n   {_shorten_hit_text(hit.url)}{words}"  # noqa: E501

@@ -36,7 +36,7 @@ class WebSearchModel(msgspec.Struct, frozen=True):
 
 
 async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchModel) -> SearchResults:
-    """Search through the provider; the request is recorded beside the conversation."""
+    """Search the web through the model's provider; the request is logged apart."""
     card = by.small.card
     params = encode_web_search_tool(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
@@ -64,14 +64,14 @@ async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchMode
 
 
 def _query_with_limits(wanted: SearchQuery) -> str:
-    """Return the query with its limits in words, for those who know no other way to say them."""
+    """Add the allowed and blocked sites to a web search query, in words for the model."""
     only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
     never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
     return f"{wanted.query}{only}{never}"
 
 
 def _reply_words(reply: Reply) -> str:
-    """Return all words, also those that cite and are therefore the provider's own blocks."""
+    """Return all text of a web search reply, including cited text in the provider's blocks."""
     return "".join(
         block.text
         for block in reply.content
