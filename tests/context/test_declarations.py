@@ -39,7 +39,8 @@ def test_declarations_of_many_languages_stand_with_their_lines_under_a_heading()
     ]
     text = shown(*facts)
     assert text.startswith(
-        f"{DECLARATIONS_TITLE}\nLine numbers are from when each was last seen (paths relative to /w)"  # noqa: E501
+        f"{DECLARATIONS_TITLE}\n"
+        "Line numbers are from when each was last seen (paths relative to /w)"
     )
     for line in (
         "- a.py",

@@ -35,10 +35,9 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     assert (done.code, done.out.splitlines()[0]) == (0, "GitStatus:"), done.err
     assert "?? a.txt" in done.out
     (notice,) = done.err.splitlines()
-    assert (
-        notice
-        == f"travois: {NO_KEY_NOTICE.format(RULES_NOTICE if llamacpp_missing_reason() or not HERE.exists() else SMOLLM_NOTICE)}"  # noqa: E501
-    )
+    by_rules = llamacpp_missing_reason() or not HERE.exists()
+    said = NO_KEY_NOTICE.format(RULES_NOTICE if by_rules else SMOLLM_NOTICE)
+    assert notice == f"travois: {said}"
     alone.extra |= {"ANTHROPIC_API_KEY": "sk-later"}
     done = alone.run("-c", "-p", "read the file a.txt")
     assert (done.code, "needle" in done.out) == (0, True)

@@ -57,7 +57,10 @@ def test_the_fourth_same_call_with_the_same_result_is_not_run(tmp_path: Path) ->
     look = call("Look", path="a")
     one = agent(tmp_path, look, look, look, look, say("I see"), tools=[SAME])
     assert play(one) == "end"
-    told = f"{REPETITION_MARK}1: Look with these arguments has returned the same result 3 times in a row."  # noqa: E501
+    told = (
+        f"{REPETITION_MARK}1: Look with these arguments has returned the same result "
+        "3 times in a row."
+    )
     assert results(one) == ["saw a"] * 3 + [f"{told} {REPETITION_HINTS[0]}"]
     assert facts(one, Result)[-1].error
     assert facts(one, Decided)[-1].by == "loop"

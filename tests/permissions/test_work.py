@@ -158,8 +158,10 @@ def test_a_thousand_rules_do_not_multiply_the_work(family: str) -> None:
         Permissions(rules=tuple(rules), folders=("/w",)), warm
     )  # patterns are compiled once
     use = ToolUse("Bash", (Access("exec", FAMILIES[family](4_000)),), "/w", "/root")
-    few, many = (calls_of(lambda r=r: decide_permission(Permissions(rules=tuple(r), folders=("/w",)), use))  # noqa: E501
-                 for r in (rules[:3], rules))  # fmt: skip
+    few, many = (
+        calls_of(lambda r=r: decide_permission(Permissions(rules=tuple(r), folders=("/w",)), use))
+        for r in (rules[:3], rules)
+    )
     assert many <= few + 60 * len(rules)
 
 

@@ -131,7 +131,8 @@ def test_files_are_shown_whole_with_their_paths() -> None:
         "Be kind.",
         "",
         f"</file {files[0].digest}>",
-        f'<file path="/w/\\x3ca\\x22\\xa\\x3e/AGENTS.md" from="project" sha256="{files[1].digest}">',  # noqa: E501
+        '<file path="/w/\\x3ca\\x22\\xa\\x3e/AGENTS.md" from="project" '
+        f'sha256="{files[1].digest}">',
         "Use tabs.",
         f"</file {files[1].digest}>",
         "</instructions>",

@@ -150,7 +150,8 @@ def _parse_agent_prompt(told: FrontMatter) -> str:
     if len(text) > MAX_AGENT_PROMPT_CHARS:
         raise AgentFileError(
             "",
-            f"the instructions have {len(text):,} characters; the limit is {MAX_AGENT_PROMPT_CHARS:,}",  # noqa: E501
+            f"the instructions have {len(text):,} characters; "
+            f"the limit is {MAX_AGENT_PROMPT_CHARS:,}",
         )
     return text
 

@@ -173,11 +173,16 @@ def describe_window(
     )
     limit = threshold_for_model(model, chosen)
     parts = " · ".join(f"{kind} {size:,}" for kind, size in window.tokens_by_kind.items())
-    told = f"{window.total_tokens:,} of {limit:,} tokens ({model.name}, window {model.window:,}): {parts}"  # noqa: E501
+    told = (
+        f"{window.total_tokens:,} of {limit:,} tokens "
+        f"({model.name}, window {model.window:,}): {parts}"
+    )
     counted = (
         f"scaled ×{window.scale:.2f} to the provider's count" if window.measured else "estimated"
     )
-    return f"{told} · free {max(0, limit - window.total_tokens):,}; {counted}; {describe_cache_lifetime(session.cache, now)}"  # noqa: E501
+    free = max(0, limit - window.total_tokens)
+    lifetime = describe_cache_lifetime(session.cache, now)
+    return f"{told} · free {free:,}; {counted}; {lifetime}"
 
 
 def describe_cache_lifetime(cache: PromptCache, now: float) -> str:
@@ -230,9 +235,10 @@ def render_receipt(one: CompactionReceipt) -> str:
         if one.breaker
         else f"closed, {one.useless} ineffective in a row"
     )
+    age = format_age(time.time() - one.at)
     return "\n".join(
         (
-            f"{one.number}. {one.trigger or one.by}, {format_age(time.time() - one.at)}, {one.state}",  # noqa: E501
+            f"{one.number}. {one.trigger or one.by}, {age}, {one.state}",
             f"   {one.before:,} tokens → {one.planned:,} planned, {measured}",
             f"   {len(one.spans)} spans removed; restored: {restored}",
             f"   {spent}; {one.seconds:.1f} s",
@@ -461,7 +467,8 @@ def render_session_cost(found: SessionCost, now: float) -> str:
         told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
         rows.append(told)
     kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in found.kinds.items())
-    hit = f"{_cache_hit_rate(found.usage)} of input from cache; {describe_cache_lifetime(found.cache, now)}"  # noqa: E501
+    lifetime = describe_cache_lifetime(found.cache, now)
+    hit = f"{_cache_hit_rate(found.usage)} of input from cache; {lifetime}"
     total = f"${found.dollars:.6f}: {kinds}; {hit}"
     return "\n".join(
         (
@@ -744,7 +751,8 @@ def render_latest_notes(found: list[NotesVersion]) -> str:
     """Format the newest notes of a session as text."""
     if not found:
         return NO_NOTES_MESSAGE
-    return f"{escape_controls(found[-1].text, lines='keep').strip()}\n\n{_describe_notes_version(found[-1])}"  # noqa: E501
+    text = escape_controls(found[-1].text, lines="keep").strip()
+    return f"{text}\n\n{_describe_notes_version(found[-1])}"
 
 
 def _describe_notes_version(one: NotesVersion) -> str:

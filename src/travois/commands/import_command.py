@@ -200,9 +200,8 @@ def _show_import_result(done: ImportResult) -> None:
         print_line(f"Memories imported. Undo: travois memory undo {done.undo}")
     if done.imported:
         go_on = style_text(f"travois --resume {done.imported[-1]}", "bold")
-        print_line(
-            f"Imported: {format_session_count(len(done.imported))}. Resume the last one with {go_on}"  # noqa: E501
-        )
+        count = format_session_count(len(done.imported))
+        print_line(f"Imported: {count}. Resume the last one with {go_on}")
 
 
 def _warn_cleaned(why: str) -> None:

@@ -197,9 +197,8 @@ def render_proposals(waiting: Sequence[MemoryProposal], *, now: float) -> str:
         return "No proposals in the inbox."
     lines: list[str] = []
     for one in waiting:
-        lines.append(
-            f"{style_text(one.id, 'bold')}  {_describe_change(one.change)}  ({format_age(now - one.at)})"  # noqa: E501
-        )
+        age = format_age(now - one.at)
+        lines.append(f"{style_text(one.id, 'bold')}  {_describe_change(one.change)}  ({age})")
         lines.append(f"    reason: {one_line(one.why)}")
     return "\n".join((*lines, "", "travois memory accept ID   or   travois memory reject ID"))
 

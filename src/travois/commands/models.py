@@ -396,9 +396,8 @@ def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> Non
             print_line(f"- {limit}")
     for check in checks:
         if check.fix and not check.works:
-            print_line(
-                f"To fix {check.name}: {style_text(escape_controls(check.fix, lines='show'), 'bold')}"  # noqa: E501
-            )
+            fix = escape_controls(check.fix, lines="show")
+            print_line(f"To fix {check.name}: {style_text(fix, 'bold')}")
 
 
 def _format_check_result(check: SandboxCheck) -> str:

@@ -313,7 +313,8 @@ def _replay_history(rules: tuple[PermissionRule, ...], args: Namespace) -> None:
 
 
 def _describe_recorded_call(past: RecordedCall) -> str:
-    return f"{escape_controls(past.call.args, lines='show')[:200]}  ({escape_controls(past.because, lines='show')})"  # noqa: E501
+    args = escape_controls(past.call.args, lines="show")[:200]
+    return f"{args}  ({escape_controls(past.because, lines='show')})"
 
 
 def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iterator[RecordedCall]:

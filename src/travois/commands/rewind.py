@@ -180,9 +180,8 @@ def _show_rewind_plan(way: RewindPlan, keeper: Snapshots, *, diffs: bool) -> Non
     shown = way.changes if diffs else way.changes[:MAX_SHOWN_PATHS]
     for change in shown:
         size = _count_changed_lines(change, keeper) if diffs else ""
-        print_line(
-            f"  {_change_verb(change)}  {escape_controls(os.fsdecode(change.path), lines='show')}{size}"  # noqa: E501
-        )
+        path = escape_controls(os.fsdecode(change.path), lines="show")
+        print_line(f"  {_change_verb(change)}  {path}{size}")
     if len(shown) < len(way.changes):
         print_line(f"  … and {len(way.changes) - len(shown)} more")
     if not way.changes:

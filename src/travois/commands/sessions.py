@@ -321,9 +321,8 @@ def _discard_session(home: TravoisHome, summary: SessionSummary, *, dry: bool) -
         catalog.trash_session(home, summary)
     old = format_age(time.time() - summary.updated)
     title = escape_controls(summary.title, lines="show")[:60]
-    print_line(
-        f"{'would move' if dry else 'trashed'}  {summary.id[:8]}  {format_size(size)}, {old}  {title}"  # noqa: E501
-    )
+    done = "would move" if dry else "trashed"
+    print_line(f"{done}  {summary.id[:8]}  {format_size(size)}, {old}  {title}")
     return size
 
 

@@ -215,10 +215,8 @@ class PromptCache(msgspec.Struct, frozen=True):
         """Return the cause: expiry, else the first change of the prefix, else the provider."""
         lifetime = self.epoch.model.cache_seconds if self.epoch else 0.0
         if self.pause > lifetime:
-            return (
-                "expiry",
-                f"idle for {format_duration(self.pause)}, and the cache lives {format_duration(lifetime)}",  # noqa: E501
-            )
+            idle, lives = format_duration(self.pause), format_duration(lifetime)
+            return "expiry", f"idle for {idle}, and the cache lives {lives}"
         return self.moved[0] if self.moved else ("provider", "nothing changed on our side")
 
 

@@ -159,7 +159,10 @@ def _explain_repetition(past: Sequence[AnsweredCall], call: Call, *, length: int
         else f"These {length} calls have"
     )
     hint = REPETITION_HINTS[min(_count_stopped_replies(past), MAX_STOPPED_REPLIES)]
-    return f"{REPETITION_MARK}{number}: {what} returned the same result {MAX_CYCLE_ROUNDS} times in a row. {hint}"  # noqa: E501
+    return (
+        f"{REPETITION_MARK}{number}: {what} returned the same result "
+        f"{MAX_CYCLE_ROUNDS} times in a row. {hint}"
+    )
 
 
 def _count_stopped_replies(past: Sequence[AnsweredCall]) -> int:

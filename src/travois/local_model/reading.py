@@ -103,9 +103,9 @@ THING_WORDS = r"""(?:words?|terms?|strings?|phrases?|functions?|class(?:es)?|var
 PLACE_LOOKAHEAD = (
     r"(?=\s*[.?!]*$|\ (?:in|under|inside|within|across|from|anywhere|somewhere|everywhere)\b)"
 )
-CONTAINS_VERBS = r"""(?:mention|contain|use|import|reference|call|include|have|has|say|invoke|need)s?
-    |talks?\ about|refers?\ to|depends?\ on|about
-    |(?:contain|mention|us|import|referenc|call|hav)ing"""  # noqa: E501
+CONTAINS_VERBS = r"""(?:mention|contain|use|import|reference|call|include|have|has|say|invoke
+    |need)s?|talks?\ about|refers?\ to|depends?\ on|about
+    |(?:contain|mention|us|import|referenc|call|hav)ing"""
 CUE_PATTERNS = (
     r"""\b(?:replace|rename|change|turn|swap|substitute)(?:\ (?:the|word|every|all|each))*
         \ (?P<old>[\w.-]*\w)\ (?:out\ )?(?:with|by|to|into|for)\ (?P<new>[\w.-]*\w)""",
@@ -116,8 +116,9 @@ CUE_PATTERNS = (
     rf"\b(?P<count>{'|'.join(NUMBER_WORDS)})\ (?:\w+\ ){{0,2}}(?:commits|changes|entries|lines)\b",
     r"\bfiles?\ (?:(?:that\ )?(?:is|are)\ )?(?:named|called)\ (?P<called>[\w-]+)",
     rf"""^find\ (?:(?:all|any|every|each)\ )?(?:of\ )?(?:(?:the\ )?{THING_WORDS}
-        \ (?:(?:of|to|with|for|that|which|where|it\ says|{CONTAINS_VERBS})\ )*(?:the\ (?:{THING_WORDS})\ )?)?
-        (?P<word>[\w-]+){PLACE_LOOKAHEAD}""",  # noqa: E501
+        \ (?:(?:of|to|with|for|that|which|where|it\ says|{CONTAINS_VERBS})\ )*
+        (?:the\ (?:{THING_WORDS})\ )?)?
+        (?P<word>[\w-]+){PLACE_LOOKAHEAD}""",
     r"^find\ .*?\ for\ (?:the\ word\ )?(?P<word>[\w-]+)\s*[.?!]?$",
     r"""\b(?:word|term|string|phrase|function|class|variable|constant|method|setting)
         \ (?P<word>[\w-]+)""",

@@ -466,9 +466,8 @@ class McpConnection(McpLifecycle):
         with anyio.move_on_after(self.server.start if self.on else 0):
             await self._wait_until_ready()
         if self._client is None or not self.on:
-            raise ToolError(
-                f"The MCP server {self.server.name} is not available: {self.failure_reason or self.state}."  # noqa: E501
-            )
+            why = self.failure_reason or self.state
+            raise ToolError(f"The MCP server {self.server.name} is not available: {why}.")
         return self._client
 
     async def _with_time_limit(self, asked: Awaitable[ResultT]) -> ResultT:

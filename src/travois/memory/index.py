@@ -90,7 +90,8 @@ def _add_topic_page(group: Sequence[Memory], pages: dict[str, str]) -> str:
     while path in pages:
         path = f"{path.removesuffix('.md')}-.md"
     pages[path] = _join_lines([_format_index_line(memory) for memory in group])
-    start = f"- [{first.type}: {cut_text(_escape_label(first.name), 24)} to {cut_text(_escape_label(last.name), 24)}]"  # noqa: E501
+    head, tail = (cut_text(_escape_label(one.name), 24) for one in (first, last))
+    start = f"- [{first.type}: {head} to {tail}]"
     words = Counter(word for one in group for word in set(make_slug(one.name).split("-")))
     often = sorted(words, key=lambda word: (-words[word], word))
     return cut_text(

@@ -102,7 +102,8 @@ def _render_memory(memory: Memory, stale: Sequence[str], *, room: int) -> str | 
     day = f' verified="{datetime.fromtimestamp(when, UTC):%Y-%m-%d}"' if when else ""
     said = memory.author if memory.evidence else "unknown"
     name = escape_line(memory.name).replace('"', "\\x22")
-    head = f'<memory name="{name}" type="{memory.type}" by="{said}"{day} sha256="{digest_memory(memory)}">'  # noqa: E501
+    digest = digest_memory(memory)
+    head = f'<memory name="{name}" type="{memory.type}" by="{said}"{day} sha256="{digest}">'
     tail = f"\n(Changed since: {escape_line(', '.join(stale))})" if stale else ""
     left = room - estimate_tokens(f"{head}{tail}\n</memory>\n")
     if left < MIN_MEMORY_TOKENS:

@@ -38,10 +38,13 @@ NOT_WITHIN_PROJECT = (
 )
 """All projects of one repository are still one place, and a project's files are none."""
 ALL_PROJECTS = re.compile(
-    rf"(?i)\b(?:all|every|each|any|whichever|whatever) {OWNER_WORDS}{{0,4}}(?:{PROJECT_NOUN}|{PROJECTS_NOUN})\b{NOT_WITHIN_PROJECT}"  # noqa: E501
-    rf"|\bacross (?:all )?{OWNER_WORDS}{{0,3}}{PROJECTS_NOUN}\b{NOT_WITHIN_PROJECT}|\bmy {OWNER_WORDS}{{0,2}}{PROJECTS_NOUN}\b"  # noqa: E501
+    rf"(?i)\b(?:all|every|each|any|whichever|whatever) {OWNER_WORDS}{{0,4}}"
+    rf"(?:{PROJECT_NOUN}|{PROJECTS_NOUN})\b{NOT_WITHIN_PROJECT}"
+    rf"|\bacross (?:all )?{OWNER_WORDS}{{0,3}}{PROJECTS_NOUN}\b{NOT_WITHIN_PROJECT}"
+    rf"|\bmy {OWNER_WORDS}{{0,2}}{PROJECTS_NOUN}\b"
     r"|\b(?:no matter|regardless of|independent(?:ly)? of|irrespective of|never mind|"
-    rf"does(?:n['’]?t| not) matter)\b[^.,;]{{0,20}}\b(?:{PROJECT_NOUN}|{PROJECTS_NOUN}|folder|where i)\b"  # noqa: E501
+    r"does(?:n['’]?t| not) matter)\b[^.,;]{0,20}"
+    rf"\b(?:{PROJECT_NOUN}|{PROJECTS_NOUN}|folder|where i)\b"
     r"|\b(?:wherever|everywhere|anywhere|in everything|on everything|in anything|whatever) "
     r"(?:that )?i(?:['’]m|['’]ll)?\b"
     r"|\b(?:cross|multi)-project\b|\bproject-(?:independent|agnostic)(?:ly)?\b"
@@ -72,7 +75,8 @@ THIS_PROJECT = re.compile(
 """The words of somebody who speaks of the place at hand."""
 NOT_ONLY_HERE = re.compile(
     r"(?i)\b(?:not (?:just|only|limited to|specific to)|nicht nur|no (?:solo|sólo)|pas seulement|"
-    rf"beyond|more than)\b[^.;]{{0,12}}(?:\bhere\b|\bhier\b|\baquí\b|\bici\b|\bthis\b|{PROJECT_NOUN}|"  # noqa: E501
+    r"beyond|more than)\b[^.;]{0,12}"
+    rf"(?:\bhere\b|\bhier\b|\baquí\b|\bici\b|\bthis\b|{PROJECT_NOUN}|"
     r"projekt|proyecto|projet)"
 )
 NOT_ALL_PROJECTS = re.compile(

@@ -155,7 +155,8 @@ def _render_instruction(file: InstructionFile, tokens: int | None) -> str:
         lines = body.splitlines(keepends=True)
         count = count_fitting_lines(lines, tokens) if tokens >= MIN_HEAD_TOKENS else 0
         head = "".join(lines[:count]) or f"{lines[0].rstrip()[:MAX_HEAD_LINE_CHARS]}\n"
-        body = f"{head}[{count or 1} of {len(lines)} lines. Read {escape_line(file.path)} for the rest.]"  # noqa: E501
+        path = escape_line(file.path)
+        body = f"{head}[{count or 1} of {len(lines)} lines. Read {path} for the rest.]"
     return f"{file.header}\n{body}\n</file {file.digest}>"
 
 

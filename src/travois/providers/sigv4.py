@@ -78,7 +78,10 @@ def sign_aws_request(
     where = f"{date[:8]}/{scope.region}/{scope.service}/aws4_request"
     text = "\n".join((SIGNING_ALGORITHM, date, where, sha256(canonical.encode()).hexdigest()))
     signature = hmac.new(_signing_key(by, date[:8], scope), text.encode(), sha256).hexdigest()
-    proof = f"{SIGNING_ALGORITHM} Credential={by.key}/{where}, SignedHeaders={names}, Signature={signature}"  # noqa: E501
+    proof = (
+        f"{SIGNING_ALGORITHM} Credential={by.key}/{where}, SignedHeaders={names}, "
+        f"Signature={signature}"
+    )
     return (*dated, ("authorization", proof))
 
 

@@ -52,7 +52,8 @@ def get_or_create_collection(base: sqlite3.Connection, name: str) -> SearchColle
     made = find_collection(base, name)
     assert made is not None
     base.execute(
-        f'create virtual table {made.table} using fts5(words, content="", tokenize="{FTS_TOKENIZER}")'  # noqa: E501
+        f"create virtual table {made.table} "
+        f'using fts5(words, content="", tokenize="{FTS_TOKENIZER}")'
     )
     return made
 
@@ -133,7 +134,8 @@ def find_best_matches(
         return []
     rows = base.execute(
         f"select rowid from {collection.table} where {collection.table} match ?1"  # noqa: S608
-        f" and (?2 = '{ALL_GROUPS}' or +rowid in ({SELECT_GROUP_MEMBERS})) order by {order} limit ?4",  # noqa: E501
+        f" and (?2 = '{ALL_GROUPS}' or +rowid in ({SELECT_GROUP_MEMBERS}))"
+        f" order by {order} limit ?4",
         (wanted, within, collection.number, limit),
     )
     return [number for (number,) in rows]

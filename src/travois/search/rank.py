@@ -269,7 +269,8 @@ DATE_READERS: tuple[tuple[re.Pattern[str], DateReader], ...] = tuple(
         (rf"\b(?:in|last|since|during|this) {MONTH_PATTERN}(?P<year>)", _read_month),
         (rf"\b{YEAR_PATTERN}", _read_year),
         (
-            rf"\b(?P<count>\d{{1,3}}|an?|{'|'.join(COUNT_WORDS)}) (?P<unit>{'|'.join(UNIT_DAYS)})s? ago",  # noqa: E501
+            rf"\b(?P<count>\d{{1,3}}|an?|{'|'.join(COUNT_WORDS)})"
+            rf" (?P<unit>{'|'.join(UNIT_DAYS)})s? ago",
             _read_units_ago,
         ),
         (rf"\b(?P<which>last|this) (?P<unit>{'|'.join(UNIT_DAYS)})\b", _read_last_unit),

@@ -79,7 +79,8 @@ def _excerpt_rows(hunk: DiffHunk) -> Iterator[str]:
     for index, line in enumerate(hunk.lines):
         number += line[0] != "-"
         if line[0] != "-" and index in near:
-            yield f"{number}\t{line[1 : MAX_EXCERPT_ROW_CHARS + 1]}{'…' if len(line) > MAX_EXCERPT_ROW_CHARS + 1 else ''}"  # noqa: E501
+            more = "…" if len(line) > MAX_EXCERPT_ROW_CHARS + 1 else ""
+            yield f"{number}\t{line[1 : MAX_EXCERPT_ROW_CHARS + 1]}{more}"
 
 
 def _build_hunks(old: list[str], new: list[str]) -> Iterator[DiffHunk]:

@@ -332,8 +332,8 @@ async def _run_write(args: WriteArgs, env: Env, call: str) -> ToolOutcome:
             return await _write_file(path, args.content, env=env)
         except StaleFile as stale:
             raise ToolError(
-                f"{display_path(path, env)} was changed by another program just now; nothing was written. "  # noqa: E501
-                "Read it again first."
+                f"{display_path(path, env)} was changed by another program just now; "
+                "nothing was written. Read it again first."
             ) from stale
 
 

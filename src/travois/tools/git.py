@@ -237,9 +237,8 @@ async def _run_git_status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
         *(changes[:MAX_STATUS_PATHS] or ["clean"]),
     ]
     if len(changes) > MAX_STATUS_PATHS:
-        lines.append(
-            f"(and {len(changes) - MAX_STATUS_PATHS} more; list a part with Bash: git status FOLDER)"  # noqa: E501
-        )
+        more = len(changes) - MAX_STATUS_PATHS
+        lines.append(f"(and {more} more; list a part with Bash: git status FOLDER)")
     return text_outcome("\n".join([*lines, *_git_remarks(env, repo)]))
 
 

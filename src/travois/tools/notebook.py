@@ -118,7 +118,10 @@ def _find_cell_index(sheet: NotebookText, args: NotebookEditArgs) -> int:
 
 
 def _unread_notebook_message(path: str, env: Env) -> str:
-    return f"{display_path(path, env)} has changed or was not read; nothing was changed. Read it first."  # noqa: E501
+    return (
+        f"{display_path(path, env)} has changed or was not read; nothing was changed. "
+        "Read it first."
+    )
 
 
 NOTEBOOK_EDIT = Tool(

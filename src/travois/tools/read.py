@@ -197,8 +197,9 @@ def _read_image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) 
     """Store an image for the Read tool and show it to the model; refuse very large ones."""
     if stat.size > MAX_READ_IMAGE_BYTES:
         raise ToolError(
-            f"{display_path(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {MAX_READ_IMAGE_BYTES:,} "  # noqa: E501
-            "bytes); make a smaller copy with Bash and Read that."
+            f"{display_path(path, env)} ({mime}, {stat.size:,} bytes) is too large "
+            f"(limit: {MAX_READ_IMAGE_BYTES:,} bytes); "
+            "make a smaller copy with Bash and Read that."
         )
     name = display_path(path, env)
     image = Media("image", mime, env.blobs.put(data), size=len(data), name=name)

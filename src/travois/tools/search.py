@@ -306,7 +306,10 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
     def remarks(self) -> str:
         """Return notes on what is missing from the rows; empty if nothing is."""
-        late = f"\n(stopped after {SEARCH_TIMEOUT_SECONDS:g} s, results are incomplete; narrow path or pattern)"  # noqa: E501
+        late = (
+            f"\n(stopped after {SEARCH_TIMEOUT_SECONDS:g} s, results are incomplete; "
+            "narrow path or pattern)"
+        )
         return (
             (late if self.timed_out else "")
             + self.unreadable

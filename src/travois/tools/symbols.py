@@ -73,9 +73,11 @@ class SymbolSearch(msgspec.Struct):
         if self.passed:
             yield f"\n({self.passed} generated, binary, large or unreadable files were left out)"
         if self.done < len(self.files):
-            yield f"\n(only {self.done} of {len(self.files)} files in {SYMBOLS_TIMEOUT_SECONDS:g} s; narrow path)"  # noqa: E501
+            searched = f"{self.done} of {len(self.files)} files"
+            yield f"\n(only {searched} in {SYMBOLS_TIMEOUT_SECONDS:g} s; narrow path)"
         if lacking:
-            yield f"\n({_missing_grammar_text(lacking)}; for these, any line with the word is shown)"  # noqa: E501
+            missing = _missing_grammar_text(lacking)
+            yield f"\n({missing}; for these, any line with the word is shown)"
 
 
 async def _run_symbols(args: SymbolsArgs, env: Env, call: str) -> ToolOutcome:

@@ -209,9 +209,8 @@ class SessionMenu(Menu):
         other = "this project" if self._everywhere else "all projects"
         head = f"Resume which session? {len(self._found):,} in {where}"
         shown = [f"  {theme.mark(cut_line(head, columns - 2), 'strong')}"]
-        shown.append(
-            f"  {theme.mark('find:', 'accent')} {cut_line(clean_display_text(self._typed), columns - 10)}"  # noqa: E501
-        )
+        typed = cut_line(clean_display_text(self._typed), columns - 10)
+        shown.append(f"  {theme.mark('find:', 'accent')} {typed}")
         shown.append("")
         for number, one in enumerate(self._found[first : first + room], first):
             shown.append(self._render_row(theme, columns, number=number, one=one))

@@ -67,9 +67,8 @@ async def pick_numbered_session(reader: LineReader, shelf: SessionPicker) -> Ses
         where = "all projects" if everywhere else "this project"
         reader.line(f"{len(found):,} sessions in {where}:")
         for number, one in enumerate(found[:MAX_NUMBERED_SESSIONS], 1):
-            reader.line(
-                f"  {number}. {escape_controls(one.title, lines='show')}  {_format_session_age(one)}"  # noqa: E501
-            )
+            title = escape_controls(one.title, lines="show")
+            reader.line(f"  {number}. {title}  {_format_session_age(one)}")
         typed = (await reader.read("Number, search words, or * for all projects: ") or "").strip()
         if not typed:
             return None

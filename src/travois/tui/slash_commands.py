@@ -222,11 +222,12 @@ async def _run_agents_command(desk: CommandHost, typed: str) -> str:
     """Run /agents: list, show, message or stop subagents."""
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
-    agents = desk.session.crew.agent.team.children
+    agent = desk.session.crew.agent
+    agents = agent.team.children
     assert agents is not None
     match word:
         case "":
-            return f"{_list_session_agents(desk.session.crew.agent, agents)}\n\n{_list_agent_types(agents)}"  # noqa: E501
+            return f"{_list_session_agents(agent, agents)}\n\n{_list_agent_types(agents)}"
         case "show":
             from travois.commands.agents import show_agent
 

@@ -186,7 +186,8 @@ def _describe_authorship(agent: Agent, written: ModelSummary) -> str:
         why = f" ({written.why})" if written.why else ""
         return f"{made} {LEDGER_ONLY_NOTE.format(why=why)} {NOT_REPEATED_NOTE}"
     covers = f", which knew the conversation up to entry {written.covers}" if written.covers else ""
-    return f"{made} {AUTHORS_NOTE.format(model=current_model(agent).name, covers=covers)} {NOT_REPEATED_NOTE}"  # noqa: E501
+    authors = AUTHORS_NOTE.format(model=current_model(agent).name, covers=covers)
+    return f"{made} {authors} {NOT_REPEATED_NOTE}"
 
 
 def _drop_visible_messages(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:

@@ -192,7 +192,8 @@ def _format_task(task: LedgerTask, limit: int) -> str:
     most = limit if limit == UNLIMITED_CHARS else MAX_LINE_CHARS
     owner = f" ({_flatten_line(task.owner, 40)})" if task.owner else ""
     waits = f" [blocked by {', '.join(f'#{id}' for id in task.waits)}]" if task.waits else ""
-    return f"- [{_flatten_line(task.status, 20)}] {number}{_flatten_line(task.subject, most)}{owner}{waits}"  # noqa: E501
+    status, subject = _flatten_line(task.status, 20), _flatten_line(task.subject, most)
+    return f"- [{status}] {number}{subject}{owner}{waits}"
 
 
 def _render_section(section: LedgerSection, limit: int) -> str:
@@ -303,7 +304,10 @@ def _format_decisions(decisions: tuple[UserDecision, ...], limit: int) -> tuple[
     return tuple(
         f"- {_flatten_line(d.question)}: {_quote_text(shorten_message(d.answer, limit))[2:]}"
         if d.question
-        else f"- Approved plan:\n  {_quote_text(shorten_message(d.answer, limit * FAVOURED_MESSAGES))[2:]}"  # noqa: E501
+        else (
+            "- Approved plan:\n"
+            f"  {_quote_text(shorten_message(d.answer, limit * FAVOURED_MESSAGES))[2:]}"
+        )
         for d in decisions
     )
 

@@ -244,9 +244,9 @@ def _pair_calls_with_tools(view: View) -> Iterator[tuple[str, str]]:
 
 FOLDED_MARK = "Earlier steps of this conversation are folded here."
 FOLDED_OPENING = (
-    f"{FOLDED_MARK} What the user and you said stands word for word (further lines indented), each of "  # noqa: E501
-    "your calls as one line with its outcome. The newest messages follow unchanged. The calls with "
-    "their results can be read in these files, oldest first:"
+    f"{FOLDED_MARK} What the user and you said stands word for word (further lines indented), "
+    "each of your calls as one line with its outcome. The newest messages follow unchanged. "
+    "The calls with their results can be read in these files, oldest first:"
 )
 SNIPPED_NOTE = "(The {count} oldest steps are left out here; they are in the files above.)"
 MAX_LISTED_FILES = 12
@@ -336,9 +336,8 @@ def _fold_lines(items: Sequence[ViewItem]) -> Iterator[FoldedLine]:
                 if said := extract_text(fact.content).strip():
                     yield FoldedLine(_indent_lines(f"You: {said}"))
                 for call in extract_calls(fact.content):
-                    yield FoldedLine(
-                        f"- {_summarise_call(call)}: {_summarise_result(call, results.get(call.id))}"  # noqa: E501
-                    )
+                    outcome = _summarise_result(call, results.get(call.id))
+                    yield FoldedLine(f"- {_summarise_call(call)}: {outcome}")
             case Result():
                 pass
 
@@ -386,7 +385,8 @@ def _summarise_result(call: Call, result: Result | None) -> str:
         return "failed without output" if result.error else "done without output"
     kind = classify_tool(call.name, decode_arguments(call.args))
     if result.error:
-        return f"failed: {_shorten_text(lines[-1] if kind == 'shell' else lines[0], MAX_OUTCOME_CHARS)}"  # noqa: E501
+        told = lines[-1] if kind == "shell" else lines[0]
+        return f"failed: {_shorten_text(told, MAX_OUTCOME_CHARS)}"
     if kind == "read":
         return f"{len(lines)} lines"
     if kind == "shell":

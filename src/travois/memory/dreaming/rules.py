@@ -192,7 +192,10 @@ def _settle_pair(one: Memory | None, other: Memory | None) -> DreamStep | None:
                 (get_memory_key(gone),),
             )
         if not gone.pinned and is_contradicted(gone, kept):
-            why = f"{get_memory_key(gone)} no longer holds: the user has since said {get_memory_key(kept)}"  # noqa: E501
+            why = (
+                f"{get_memory_key(gone)} no longer holds: "
+                f"the user has since said {get_memory_key(kept)}"
+            )
             return DreamStep(why, drop=(get_memory_key(gone),))
     return None
 

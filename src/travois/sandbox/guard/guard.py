@@ -544,6 +544,8 @@ def _describe_changes(
     failed = [change.words for change in changes if not change.restored]
     if restored:
         kept = f" The changed copies are in {aside.path}." if aside.path else ""
-        yield f"Protected files changed {when} and were restored: {join_first_names(restored)}.{kept}"  # noqa: E501
+        names = join_first_names(restored)
+        yield f"Protected files changed {when} and were restored: {names}.{kept}"
     if failed:
-        yield f"Protected files changed {when} and could NOT be restored: {join_first_names(failed)}."  # noqa: E501
+        names = join_first_names(failed)
+        yield f"Protected files changed {when} and could NOT be restored: {names}."

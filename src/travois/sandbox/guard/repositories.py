@@ -72,7 +72,10 @@ class RepositoryFinder:
         """Return the paths of all repositories that exist now; a `.git` may be a file or a link."""
         with self._lock:
             try:
-                self._apply_folder_changes() if self._changes is not None else self._list_everything()  # noqa: E501
+                if self._changes is not None:
+                    self._apply_folder_changes()
+                else:
+                    self._list_everything()
             except MissedChanges:
                 self._list_everything()
             return frozenset(path for paths in self._found.values() for path in paths)

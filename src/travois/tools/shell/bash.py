@@ -246,7 +246,8 @@ REPORT_CWD_SCRIPT = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_asid
 WRAPPER_SCRIPT = (
     f"_travois_aside=${CWD_FD_VARIABLE} _travois_text=@TEXT@; unset {CWD_FD_VARIABLE}; shift $#; "
     f"""trap "{REPORT_CWD_SCRIPT}" EXIT; eval "$_travois_text"; """
-    f"""{{ _travois_status=$?; eval "{REPORT_CWD_SCRIPT}"; set +x; }} 2>/dev/null; exit $_travois_status"""  # noqa: E501
+    f"""{{ _travois_status=$?; eval "{REPORT_CWD_SCRIPT}"; set +x; }} 2>/dev/null; """
+    "exit $_travois_status"
 )
 """Runs the text as it stands, without parameters, and tells where the shell stood at the end.
 

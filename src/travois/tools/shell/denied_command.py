@@ -98,7 +98,10 @@ def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
                 f"The sandbox does not let commands change {target}. {SANDBOX_ARGUMENT_HINT} off."
             )
         case "read":
-            return f"The sandbox hides {target} from commands; {ALLOW_READ_HINT}. {SANDBOX_ARGUMENT_HINT} off."  # noqa: E501
+            return (
+                f"The sandbox hides {target} from commands; {ALLOW_READ_HINT}. "
+                f"{SANDBOX_ARGUMENT_HINT} off."
+            )
         case "rights":
             of = f" that {target} needs" if target else ""
             return f"No program in the sandbox has root rights{of}. {SANDBOX_ARGUMENT_HINT} off."
@@ -108,7 +111,10 @@ def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
             return f"The sandbox {only}{which}. {SANDBOX_ARGUMENT_HINT} network."
         case "network":
             what = f" and cannot reach {target}" if target else ""
-            return f"This command has no network in the sandbox{what}. {SANDBOX_ARGUMENT_HINT} network."  # noqa: E501
+            return (
+                f"This command has no network in the sandbox{what}. "
+                f"{SANDBOX_ARGUMENT_HINT} network."
+            )
 
 
 def _explain_missing_file(

@@ -62,7 +62,8 @@ def _format_hit(number: int, hit: SearchHit) -> str:
     """Format a web search result: number, title, date, address and excerpt."""
     date = f" ({_shorten_hit_text(hit.date)})" if hit.date else ""
     words = f"\n   {_shorten_hit_text(hit.text)}" if hit.text else ""
-    return f"{number}. {_shorten_hit_text(hit.title) or '(no title)'}{date}\n   {_shorten_hit_text(hit.url)}{words}"  # noqa: E501
+    title = _shorten_hit_text(hit.title) or "(no title)"
+    return f"{number}. {title}{date}\n   {_shorten_hit_text(hit.url)}{words}"
 
 
 def _shorten_hit_text(text: str) -> str:
