@@ -55,7 +55,7 @@ class Words:
 class Without(ExampleIndex):
     """Examples that do not know those like the request itself."""
 
-    def find(self, text: str, *, count: int) -> list[tuple[float, Example]]:
+    def find_nearest(self, text: str, *, count: int) -> list[tuple[float, Example]]:
         found = super().find_nearest(text, count=count + MORE)
         return [
             one for one in found if mask_request_spans(one[1].text) != mask_request_spans(text)

@@ -36,7 +36,7 @@ class Crew:
         self._running = running
         self._ended = ended
 
-    def tell(self, name: str, text: str, *, sender: str) -> bool:
+    def send_message(self, name: str, text: str, *, sender: str) -> bool:
         if name not in (*self._running, "parent"):
             return False
         self.told.append((name, text, sender))
@@ -59,7 +59,7 @@ class Crew:
     async def stop(self, id: str) -> AgentReport:
         raise AssertionError
 
-    async def news(self) -> bool:
+    async def wait_for_news(self) -> bool:
         return False
 
 

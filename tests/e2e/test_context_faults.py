@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from travois import Options, Session, lab
 from travois.context.compaction.compact import (
-    PROMPT,
     compact_conversation,
     describe_compaction,
     prepare_compaction,
 )
+from travois.context.compaction.summary_prompt import PROMPT_FOLDER
 from travois.core.content import Media, Text, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
 from travois.core.tokens import context_tokens, fact_tokens, stop_threshold, token_ratio
@@ -26,7 +26,7 @@ from travois_lab import Prompt, Reply, call, text, thinking
 OPUS = "anthropic/claude-opus-5-5"
 LOCAL = "openai/lab-model"
 FILES = 12
-ASIDE = PROMPT.read_text("utf-8")[:60]
+ASIDE = (PROMPT_FOLDER / "summary.md").read_text("utf-8")[:60]
 """How a request begins that asks for a summary beside the conversation."""
 RULE = "Never rename the column total_7919."
 BOTH = pytest.mark.parametrize("model", [OPUS, LOCAL])

@@ -43,11 +43,11 @@ class Scripted(SmolLm):
         self._says = list(says)
         self.shown: list[tuple[Sequence[Example], GrammarRules]] = []
 
-    async def choose(self, text: str, like: Sequence[Example], rules: GrammarRules) -> str:
+    async def choose_call(self, text: str, like: Sequence[Example], rules: GrammarRules) -> str:
         self.shown.append((like, rules))
         return self._next()
 
-    async def say(self, text: str) -> str:
+    async def answer_briefly(self, text: str) -> str:
         return self._next()
 
     def _next(self) -> str:

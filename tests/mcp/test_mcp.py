@@ -45,7 +45,7 @@ class Someone:
     def progress(self, text: str) -> None:
         self.seen.append(text)
 
-    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+    async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
         return NO_DECISION
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:

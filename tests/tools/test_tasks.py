@@ -87,7 +87,7 @@ def test_unknown_tasks_and_circles_are_refused_and_change_nothing(tmp_path: Path
 class Objecting(World):
     """A world in which hooks object to everything that happens to tasks."""
 
-    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+    async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
         return HookDecision(block="not today")
 
 

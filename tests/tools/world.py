@@ -114,7 +114,7 @@ class World:
     def tasks(self) -> StateTasks:
         return StateTasks(self.state, self.me)
 
-    async def hear(self, occasion: AnyHookEvent) -> HookDecision:
+    async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
         return NO_DECISION
 
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:

@@ -34,7 +34,7 @@ class Tour(SessionGuide):
         """The conversation whose questions are answered by themselves."""
         self.finished = False
 
-    def meet(self, desk: Controller) -> None:
+    def prepare_screen(self, desk: Controller) -> None:
         """Say at all times who plays the model."""
         screen, below = desk.screen, desk.screen.footer
 
@@ -45,10 +45,10 @@ class Tour(SessionGuide):
 
         screen.footer = footer
 
-    def part(self, lines: Sequence[str]) -> None:
+    def show_farewell(self, lines: Sequence[str]) -> None:
         """What there is to say is in the account."""
 
-    async def lead(self, desk: Controller) -> None:
+    async def on_user_turn(self, desk: Controller) -> None:
         """Tell the step that comes after what was typed, and propose what to type."""
         if self._at < 0:
             self._let_leave(desk)

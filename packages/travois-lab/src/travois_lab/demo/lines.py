@@ -32,12 +32,12 @@ class Guided(LineTerminal):
             return await (self._step() if prompt == TURN else self._answer(prompt))
         return None
 
-    def interrupt(self) -> None:
+    def on_interrupt(self) -> None:
         """Leave."""
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def part(self, id: str) -> None:
+    def show_resume_hint(self, id: str) -> None:
         """What there is to say is in the account."""
 
     async def _step(self) -> str | None:
