@@ -27,11 +27,11 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 async def main():
-    line._message(b'{"jsonrpc":"2.0","method":"x","params":{}}')
+    line._parse_message(b'{"jsonrpc":"2.0","method":"x","params":{}}')
     processes, before, heard = LocalProcesses(), peak(), 0
     command = Command((sys.executable, "-c", sys.argv[1]), "/")
-    start = lambda: processes.talk(command, log=lambda said: None)
-    async with line.streams(start, ended=anyio.Event()) as (read, _):
+    start = lambda: processes.connect_stdio(command, log=lambda said: None)
+    async with line.open_stdio_streams(start, ended=anyio.Event()) as (read, _):
         async for message in read:
             heard += 1
     await processes.aclose()

@@ -22,13 +22,13 @@ import sys, time
 from pathlib import Path
 from travois.memory.dreaming import lock as night
 folder = Path(sys.argv[1])
-seen = night.look(folder)
+seen = night.read_lock_state(folder)
 print("ready", flush=True)
 sys.stdin.readline()
-mine = night.begin(folder, str(sys.argv[2]), seen=seen)
+mine = night.claim_dream(folder, str(sys.argv[2]), seen=seen)
 print("mine" if mine else "not mine", flush=True)
 if mine and sys.argv[3] == "done":
-    mine.done()
+    mine.complete()
 elif mine:
     time.sleep(60)
 """

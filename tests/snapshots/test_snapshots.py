@@ -295,14 +295,14 @@ def test_killed_while_taking_a_snapshot_the_next_one_is_whole(work: Path, at: in
     mortal = f"""
 import os, signal, sqlite3, sys
 from travois.snapshots import database as shelf
-put, count = shelf.Shelf.put, 0
+put, count = shelf.SnapshotDatabase.put, 0
 def dying(self, content, **more):
     global count
     count += 1
     if count == {at * 5}:
         os.kill(os.getpid(), signal.SIGKILL)
     return put(self, content, **more)
-shelf.Shelf.put = dying
+shelf.SnapshotDatabase.put = dying
 from pathlib import Path
 from travois.snapshots.snapshots import Snapshots
 Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).take("x")

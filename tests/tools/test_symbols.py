@@ -24,7 +24,11 @@ from travois.tools.symbols import SYMBOLS
 
 SOURCES = sorted((Path(__file__).parent / "sources").glob("*.txt"))
 LEFT = "(1 generated, binary, large or unreadable files were left out)"
-HASTY = (sys.executable, "-c", "from travois.tools import parsing as p; p.PATIENCE = 1.0; p.main()")
+HASTY = (
+    sys.executable,
+    "-c",
+    "from travois.tools import parsing as p; p.SOURCE_TIMEOUT_SECONDS = 1.0; p.main()",
+)
 """The parser's process, with little patience."""
 EACH = pytest.mark.parametrize("golden", SOURCES, ids=lambda path: path.stem)
 
@@ -208,7 +212,8 @@ def test_without_a_grammar_words_are_shown_and_what_to_install(
     shop: Local, monkeypatch: pytest.MonkeyPatch
 ):
     without = (
-        "from travois.tools import syntax, parsing as p; syntax.installed = lambda l: l != 'go'"
+        "from travois.tools import syntax, parsing as p; "
+        "syntax.is_grammar_installed = lambda l: l != 'go'"
     )
     monkeypatch.setattr(symbols, "PARSER_COMMAND", (sys.executable, "-c", f"{without}; p.main()"))
     monkeypatch.setattr(syntax, "is_grammar_installed", lambda language: language != "go")
