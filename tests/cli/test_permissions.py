@@ -60,7 +60,7 @@ def test_another_tool_can_be_asked_about(places: Path, capsys: pytest.CaptureFix
 
 
 def test_a_mode_that_is_none_is_told() -> None:
-    with pytest.raises(UserError, match="no mode 'x'"):
+    with pytest.raises(UserError, match="Unknown mode 'x'"):
         run(permissions, "permissions", "why", "ls", "--mode", "x")
 
 

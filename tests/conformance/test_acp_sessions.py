@@ -133,7 +133,7 @@ def test_a_killed_session_is_loaded_with_its_history_or_resumed_without(house: H
             assert [call.title for call in calls] == ["Edit a.txt", f"$ {SLEEP.format(nap)}"]
             done, lost = second.of("tool_call_update")
             assert (done.content[0].old_text, done.content[0].new_text) == ("one\n", "two\n")
-            assert (lost.status, "not known" in lost.content[0].content.text) == ("failed", True)
+            assert (lost.status, "is unknown" in lost.content[0].content.text) == ("failed", True)
             await client.prompt(session_id=id, prompt=[text("go on")])
             assert second.said() == "On it goes."
         assert replayed.index("user_message_chunk") < replayed.index("tool_call")

@@ -193,7 +193,7 @@ def test_a_command_that_outlives_its_timeout_goes_on_and_is_waited_for(program: 
     assert ready == "bash_1 printed: ready at 5173\nrunning\nready at 5173"
     assert never.startswith("Waited 0.3 s for bash_1: no line matched 'never'.")
     assert bad.startswith("pattern is not a valid regular expression: regex parse error")
-    assert stopped == "bash_1 was ended with all it had started."
+    assert stopped == "Killed bash_1 and all processes it had started."
     assert reports(program) == []
 
 

@@ -93,7 +93,7 @@ def test_a_team_writes_to_each_other_across_processes(program: Program) -> None:
         assert ada.ask("go on", "-c", *joined("ada")).code == 0
         api.no_invalid()
     found = [mail for log in program.logs() for mail in mails(log)]
-    assert sorted(mail.partition("\nMail is")[0] for mail in found) == [
+    assert sorted(mail.partition("\nMail does")[0] for mail in found) == [
         quoted("crew:ada", "is it green?"),
         quoted("crew:bob", "it is green"),
     ]
@@ -185,5 +185,5 @@ def test_killed_around_its_delivery_mail_still_comes_exactly_once(
         assert mortal.ask("two", "-c").code == -9
         assert program.ask("three", "-c").code == 0
         api.no_invalid()
-    found = [mail.partition("\nMail is")[0] for mail in mails(folder / "log.jsonl")]
+    found = [mail.partition("\nMail does")[0] for mail in mails(folder / "log.jsonl")]
     assert found == [quoted("ada", f"letter {number}") for number in range(3)]

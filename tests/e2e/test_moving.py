@@ -89,7 +89,7 @@ def test_a_session_moves_to_a_worktree_works_there_and_comes_back(program: Progr
     assert "Permission denied" in seen[3], "the folder it came from is outside the workspace now"
     assert not (top / "outside.txt").exists()
     assert "The worktree was kept: 2 files have uncommitted changes (b.txt, c.txt)" in seen[5]
-    assert f"works in {top} again. The worktree {tree} stays" in seen[6]
+    assert f"Back in {top}. The worktree {tree} is kept" in seen[6]
     assert rf"{top}\na.txt" in seen[7]
     assert "b.txt" not in seen[7]
 
@@ -202,7 +202,7 @@ def test_headless_planning_needs_a_rule(program: Program) -> None:
     assert "--allowedTools EnterPlanMode" in seen[0]
     allowed = ("--permission-mode", "acceptEdits", "--allowedTools", "EnterPlanMode")
     seen = scripted(program, [[call("EnterPlanMode")], [write("x.txt", "x")]], "go", *allowed)
-    assert "Plan mode holds" in seen[0]
+    assert "Plan mode is on" in seen[0]
     assert "plan mode: no changes" in seen[1]
     assert not (program.folder / "x.txt").exists()
 

@@ -125,7 +125,7 @@ def test_a_port_is_blamed_on_the_sandbox_only_if_somebody_listens(full: Program)
 def test_a_host_is_missed_only_without_a_network(full: Program) -> None:
     line = "python3 -c \"import socket; socket.getaddrinfo('nobody.invalid', 80)\""
     (said,) = play(full, call("Bash", command=line), flags=OFFLINE)
-    assert "[This command has no network in the sandbox. If it must," in said
+    assert "[This command has no network in the sandbox. If needed," in said
     (said,) = play(full, call("Bash", command=line))
     assert not remarked(said)
 

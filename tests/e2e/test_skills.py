@@ -368,7 +368,7 @@ def test_another_style_begins_another_conversation(program: Program) -> None:
         glass = Glass(program, *program.model, "--plain", rows=40)
         glass.until("\n>")
         glass.type("/output-style none\r")
-        there = "There are: default, Pirate, Explanatory, Learning."
+        there = "Choose one of: default, Pirate, Explanatory, Learning."
         glass.until("There is no output style none", there)
         glass.type("/output-style pirate\r")
         glass.wait(lambda: glass.text.count("Type a task.") == 2, "another conversation")

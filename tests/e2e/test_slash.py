@@ -66,7 +66,7 @@ def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> No
     write(program, ".gemini/commands/bad.toml", "prompt = 3 x")
     with program.served([{"say": "Looked.", "repeat": True}]) as api:
         glass = Glass(program, *program.model, "--plain", rows=60)
-        glass.until("is left out: Expected", "\n>")
+        glass.until("is ignored: Expected", "\n>")
         glass.type("/team:review c.py\r")
         glass.until("Looked.")
         assert "Review c.py." in str(api.bodies[-1]["messages"])
@@ -74,7 +74,7 @@ def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> No
         glass.until("did you mean /mode?")
         glass.type("/clear\r")
         glass.wait(lambda: glass.text.count("Type a task.") == 2, "another conversation")
-        assert glass.text.count("is left out: Expected") == 1
+        assert glass.text.count("is ignored: Expected") == 1
         glass.type("/quit\r")
         assert glass.end() == 0
 

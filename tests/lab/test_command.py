@@ -78,7 +78,7 @@ def test_a_cache_break_is_named_and_ends_with_one() -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("serve", "--profile", "klingon"), "no profile 'klingon'"),
+        (("serve", "--profile", "klingon"), "Unknown profile 'klingon'"),
         (("serve", "--script", "none.json"), "cannot read the script none.json"),
         (("report", "http://127.0.0.1:1"), "No lab answers at http://127.0.0.1:1"),
         (("report", "none.json"), "Cannot read none.json"),

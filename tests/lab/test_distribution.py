@@ -27,7 +27,7 @@ def test_it_has_the_version_of_travois_and_needs_just_that() -> None:
 
 @pytest.mark.parametrize("command", ["lab", "demo"])
 def test_without_it_one_line_says_how_to_get_it(command: str) -> None:
-    script = f"{WITHOUT} sys.exit(run([{command!r}]))"
+    script = f"{WITHOUT} sys.exit(run_command_line([{command!r}]))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 2
     assert "The lab is not installed" in done.stderr

@@ -233,7 +233,7 @@ log = SessionLog.open(Path(sys.argv[1]))
 session = Session(log)
 os.open, os.replace, os.fdopen, os.rename = map(dying, (os.open, os.replace, os.fdopen, os.rename))
 Path.replace = dying(Path.replace)
-session._keep()
+session._save_checkpoint()
 print(count)
 """
 

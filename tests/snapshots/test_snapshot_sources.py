@@ -365,8 +365,8 @@ import os, sys, signal, anyio
 from pathlib import Path
 from travois.snapshots.snapshots import Snapshots
 few = Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],))
-worker = few._started()
-worker.prepare(few._wanted(""))
+worker = few._get_worker()
+worker.prepare(few._build_request(""))
 print(worker._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

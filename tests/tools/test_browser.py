@@ -233,7 +233,7 @@ def test_what_is_asked_about() -> None:
     class Open:
         url = "https://docs.example.org/a"
 
-        def named(self, ref: str) -> str:
+        def element_name(self, ref: str) -> str:
             return f'button "Buy\u200b {ref}"' if ref else ""
 
     tool, here = create_browser_tool(Open(), images=lambda: True), World  # type: ignore[arg-type]

@@ -76,8 +76,8 @@ def test_only_pages_of_hosts_that_are_wanted_are_shown() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "headers", "why"),
     [
-        (b"<html>", "200 OK", (), "not JSON"),
-        ({"answer": 42}, "200 OK", (), "without a list at 'results'"),
+        (b"<html>", "200 OK", (), "invalid JSON"),
+        ({"answer": 42}, "200 OK", (), "no list at 'results'"),
         ({}, "429 Too Many Requests", (), "status 429"),
         (b"", "302 Found", ("location: http://169.254.169.254/",), "status 302"),
         (b"[" * 3_000_000, "200 OK", (), "too much"),
@@ -95,7 +95,7 @@ def test_a_missing_key_or_a_senseless_address_is_told() -> None:
         searched("brave", SearchQuery("x"), env={})
     for given, why in (
         ({}, "url is not set"),
-        ({"url": "ftp://a/{query}"}, "no web address"),
+        ({"url": "ftp://a/{query}"}, "not a valid URL"),
         ({"url": "https://a.org/"}, "no {query}"),
     ):
         with pytest.raises(UserError, match=why):

@@ -151,7 +151,7 @@ def test_a_command_of_ones_own_hides_none_of_ours_and_a_bad_file_is_told(options
 
     at_desk(options, run)
     bad, hidden = seen
-    assert "bad.toml is left out" in bad
+    assert "bad.toml is ignored" in bad
     assert hidden.endswith("help.md is ignored: a built-in command has that name")
 
 

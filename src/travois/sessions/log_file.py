@@ -178,27 +178,27 @@ class SessionLog:
         return kept.state, self._read_lineage(pass_)
 
     @property
-    def grown(self) -> int:
+    def new_bytes(self) -> int:
         """The bytes added since the last checkpoint; 0 if that is unknown."""
         return self._tail[1] - self._kept if self._marks else 0
 
-    def keep(self, state: bytes) -> None:
+    def save_state(self, state: bytes) -> None:
         """Save what was derived from all entries so far; it can always be derived again."""
         marks = self._marks
         if marks and list(marks.values())[-1].size == self._tail[1]:
             checkpoint.save_checkpoint(self.folder, LogCheckpoint(marks, self.skipped, state))
             self._kept = self._tail[1]
 
-    def news(self) -> str:
+    def take_notices(self) -> str:
         """Return nothing: here, a failure to save is an error."""
         return ""
 
-    def discard(self) -> None:
+    def discard_state(self) -> None:
         """Delete the checkpoint."""
         checkpoint.delete_checkpoint(self.folder)
         self._kept = 0
 
-    def recent(self) -> Iterator[Entry] | None:
+    def read_recent(self) -> Iterator[Entry] | None:
         """Return an excerpt of a very long log: its last entries and older key entries.
 
         None if the log is not that long: all of it can be read.
@@ -373,7 +373,7 @@ class ResilientSessionLog(SessionLog):
 
     def read_recent(self) -> Iterator[Entry] | None:
         """Return an excerpt of a very long log, including entries that are not on disk."""
-        found = super().recent()
+        found = super().read_recent()
         return chain(found, self.unsaved) if found is not None else None
 
     def take_notices(self) -> str:
