@@ -485,7 +485,7 @@ def test_a_page_is_fetched_once_and_nothing_that_it_names(row: dict[str, Any], p
         allowed=("WebFetch",),
     )
     assert web.urls == ["https://example.org/"]
-    kept_apart(told, "from outside")
+    kept_apart(told, "external content")
     nothing_ran(told, calls=1)
 
 
