@@ -209,9 +209,7 @@ def test_a_server_that_cuts_in_silence_is_noticed(
 ) -> None:
     with lab.server(cutting(window), models={"lab-model": {"like": "claude-opus-5-5"}}) as api:
         stage = begun(api, options, monkeypatch, "anthropic/lab-model")
-        told = [
-            e.text for e in stage.events if isinstance(e, UserWarned) and "truncates" in e.text
-        ]
+        told = [e.text for e in stage.events if isinstance(e, UserWarned) and "truncates" in e.text]
         assert len(told) == 1
         assert stage.view.epoch is not None
         assert stage.view.epoch.model.window <= window
