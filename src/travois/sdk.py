@@ -39,6 +39,7 @@ from travois.engine.loop import run_turn
 from travois.engine.mentions import read_mentions
 from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
+from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import wait_for_extraction
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
@@ -50,6 +51,13 @@ from travois.telemetry import is_otel_installed as telemetry_installed
 
 if TYPE_CHECKING:
     from travois.context.compaction.cut import ConversationCut
+
+with lazy_imports():
+    from travois.compose import dreaming
+    from travois.context.compaction import compact as compaction
+    from travois.context.compaction import cut
+    from travois.telemetry import otel
+
 
 EXTRACTION_WAIT_SECONDS = 5.0
 """The seconds to wait for memory extraction when the session is left."""
@@ -127,8 +135,6 @@ class Session:
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
             if crew.nights is not None:
-                from travois.compose import dreaming
-
                 crew.notices += dreaming.report_finished_dreams(crew.nights, crew.agent)
                 self._group.start_soon(dreaming.dream_when_due, crew.nights, crew.agent)
             self._stack = stack.pop_all()
@@ -185,14 +191,14 @@ class Session:
 
         Raises `UserError`, and leaves the conversation as it is, if that cannot help.
         """
-        from travois.context.compaction.compact import compact_conversation
-
         agent = self.crew.agent
         self._require_idle()
         part = self._select_cut(first, last)
         try:
             with anyio.CancelScope() as self._scope:
-                fact = await compact_conversation(agent, trigger="manual", focus=focus, part=part)
+                fact = await compaction.compact_conversation(
+                    agent, trigger="manual", focus=focus, part=part
+                )
                 if fact is not None:
                     return fact
         finally:
@@ -250,10 +256,8 @@ class Session:
     def _select_cut(self, first: int, last: int) -> ConversationCut | None:
         if not first and not last:
             return None
-        from travois.context.compaction.cut import cut_from_entry, cut_up_to_entry
-
         view = self.crew.agent.session.view
-        part = cut_from_entry(view, first) if first else cut_up_to_entry(view, last)
+        part = cut.cut_from_entry(view, first) if first else cut.cut_up_to_entry(view, last)
         if part is None:
             fix = "`travois context --all` shows the number of each message."
             raise UserError(
@@ -283,13 +287,12 @@ class Session:
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
-        from travois.telemetry.otel import observe_session
 
         def add_parting_notice(why: str) -> None:
             self.parting += (why,)
 
         await stack.enter_async_context(
-            observe_session(crew.agent, crew.id, wish, tell=add_parting_notice)
+            otel.observe_session(crew.agent, crew.id, wish, tell=add_parting_notice)
         )
 
     def stop(self) -> None:

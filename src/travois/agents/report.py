@@ -29,8 +29,13 @@ from travois.core.facts import (
 from travois.core.models import Usage
 from travois.core.tokens import compact_threshold, context_tokens, estimate_tokens, fact_tokens
 from travois.core.view import View, open_calls
+from travois.lazy_imports import lazy_imports
 from travois.ports.agents import HOOK_CALL, AgentReport, ChildState
 from travois.sessions.session import Session
+
+with lazy_imports():
+    from travois.context import ledger
+
 
 MAX_FINDINGS = 3
 """Number of last texts that stand in for a final message."""
@@ -78,9 +83,7 @@ def build_report(
 
 def list_changed_files(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the files that were changed in these entries, the last one first."""
-    from travois.context.ledger import build_ledger
-
-    return tuple(file.path for file in build_ledger(entries).files if file.state != "read")
+    return tuple(file.path for file in ledger.build_ledger(entries).files if file.state != "read")
 
 
 def compute_agent_cost(entries: Iterable[Entry]) -> SessionSpending:

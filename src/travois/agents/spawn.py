@@ -44,9 +44,14 @@ from travois.engine.background_jobs import JOB_WAIT_SECONDS, hand_over_jobs, wai
 from travois.engine.loop import run_turn
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire_hooks
+from travois.lazy_imports import lazy_imports
 from travois.ports.agents import HOOK_CALL, AgentOrder, AgentReport, ChildState
 from travois.ports.events import AgentProgress
 from travois.ports.tool import ToolError
+
+with lazy_imports():
+    from travois.engine import tool_calls
+
 
 AGENT_ID_PATTERN = re.compile(r"a\d+(\.\d+)*")
 """The form of agent ids; jobs and side requests have other ids."""
@@ -200,11 +205,11 @@ class ChildAgents:
 
     async def _run_to_end(self, child: RunningChild) -> AgentReport:
         """Run a child to its end, whatever that is."""
-        from travois.engine.tool_calls import run_child_guarded
-
         try:
             with child.scope:
-                if broken := await run_child_guarded(self._parent, partial(self._run_turns, child)):
+                if broken := await tool_calls.run_child_guarded(
+                    self._parent, partial(self._run_turns, child)
+                ):
                     child.state, child.why = "failed", broken
         except anyio.get_cancelled_exc_class():
             deliver_report(self._parent.session, self._finish(child), call=child.order.call)

@@ -8,15 +8,18 @@ from argparse import Namespace
 
 from travois.commands.flags import options_from_args
 from travois.compose.session import load_workspace
+from travois.lazy_imports import lazy_imports
 from travois.tui import line_mode, start
+
+with lazy_imports():
+    from travois.headless import print_mode
+    from travois.tui import app
 
 
 def start_conversation(args: Namespace) -> int:
     """Start an interactive session; return the exit code."""
     if not sys.stdin.isatty():
-        from travois.headless.print_mode import run_headless
-
-        return run_headless(args)
+        return print_mode.run_headless(args)
     if args.plain or not start.can_run_screen(os.environ):
         return line_mode.run_line_mode(args)
     if not start.is_interactive_start(sys.argv[1:], os.environ):
@@ -35,6 +38,4 @@ def _start_full_screen(args: Namespace) -> int:
     if taste.plain:
         start.erase_first_prompt()
         return line_mode.run_line_mode(args)
-    from travois.tui.app import run_terminal_app
-
-    return run_terminal_app(args.prompt or "", options, taste)
+    return app.run_terminal_app(args.prompt or "", options, taste)

@@ -17,12 +17,22 @@ from uuid import uuid4
 from travois.commands.flags import COMMAND_MODULES, COMMANDS, build_parser, parse_command_line
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import collect_secrets
 from travois.sessions import blobs
 from travois.sessions.home import locate_home
 from travois.terminal.tables import print_json
 from travois.version import __version__
+
+with lazy_imports():
+    import subprocess
+
+    from travois.cli import front_end
+    from travois.compose import worktree
+    from travois.headless import print_mode
+    from travois.settings import validate
+
 
 # When we are wrong: a file that says how, and a line that says where it is.
 
@@ -57,8 +67,6 @@ BACKGROUND_FLAGS = ("--bg", "--background")
 
 def start_in_background(argv: list[str], args: Namespace) -> int:
     """Start a background run in its own process and print its session id."""
-    import subprocess
-
     if args.print or not args.prompt:
         raise UserError("--bg starts one task in the background", fix="Give a prompt, and omit -p.")
     if args.latest or args.no_session_persistence:
@@ -192,21 +200,19 @@ def _dispatch_command_line(argv: list[str]) -> int:
     if options.bg:
         return start_in_background(argv, options)
     if options.worktree is not None:
-        from travois.compose.worktree import run_in_worktree
-
-        return run_in_worktree(options.worktree, lambda: _run_session(options))
+        return worktree.run_in_worktree(options.worktree, lambda: _run_session(options))
     return _run_session(options)
 
 
 def _run_session(options: Namespace) -> int:
     """Run one task in print mode, or an interactive session."""
     if options.init_only or options.print:
-        from travois.headless.print_mode import run_headless, run_setup_hooks
-
-        return run_setup_hooks(options) if options.init_only else run_headless(options)
-    from travois.cli.front_end import start_conversation
-
-    return start_conversation(options)
+        return (
+            print_mode.run_setup_hooks(options)
+            if options.init_only
+            else print_mode.run_headless(options)
+        )
+    return front_end.start_conversation(options)
 
 
 def _print_help(words: list[str]) -> int:
@@ -225,10 +231,10 @@ def _refuse_typo(argv: list[str]) -> None:
     word = argv[0] if argv else ""
     if not word.isascii() or not word.isalpha() or word in COMMANDS or {"-p", "--print"} & {*argv}:
         return
-    from travois.settings.validate import find_nearest_word
-
     swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
-    if near := find_nearest_word(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
+    if near := validate.find_nearest_word(word.lower(), (*COMMANDS, "help")) or "".join(
+        swapped[:1]
+    ):
         fix = f"To send the word as a prompt: travois -p {word}"
         raise UserError(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
 

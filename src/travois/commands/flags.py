@@ -17,9 +17,14 @@ from pathlib import Path
 from travois.compose.options import PICK_SESSION, Options
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import KNOWN_TOOLS, split_rules
 from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.version import __version__
+
+with lazy_imports():
+    from travois.settings import validate
+
 
 COMMANDS = {
     "sessions": "list, show, compare, export, rename and prune sessions",
@@ -333,12 +338,10 @@ def _permission_mode_of(args: Namespace) -> str:
 
 def _parse_tool_list(given: str) -> tuple[str, ...]:
     """Return the tools of a list; `Task` is what others call `Agent`."""
-    from travois.settings.validate import find_nearest_word
-
     names = tuple("Agent" if name == "Task" else name for name in split_rules(given))
     for name in names:
         if name not in KNOWN_TOOLS and "_" not in name:
-            near = find_nearest_word(name, KNOWN_TOOLS)
+            near = validate.find_nearest_word(name, KNOWN_TOOLS)
             fix = f"Did you mean {near}?" if near else "`travois context` lists those there are."
             raise UserError(f"--tools: there is no tool {name!r}", fix=fix)
     return names

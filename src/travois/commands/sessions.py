@@ -21,6 +21,7 @@ from travois.compat.sessions.own import TRAVOIS_AGENT as OWN
 from travois.compat.sessions.search import IndexedSession, IndexProgress, SessionIndex, SessionMatch
 from travois.core.errors import UserError
 from travois.core.facts import Changed
+from travois.lazy_imports import lazy_imports
 from travois.presentation.document import document_parts
 from travois.search import database
 from travois.search.lexical import split_index_terms
@@ -50,6 +51,10 @@ from travois.terminal.tables import (
     redact_secrets,
     style_text,
 )
+
+with lazy_imports():
+    import subprocess
+
 
 SESSIONS_HELP = """\
 examples:
@@ -513,8 +518,6 @@ def _show_index_progress(progress: IndexProgress) -> bool:
 
 def _index_in_background() -> None:
     """Index the remaining sessions in another process, which ends if one already does."""
-    import subprocess
-
     print_warning("the rest is being indexed in the background; --wait waits for it")
     subprocess.Popen(
         (sys.executable, "-m", "travois", "search", "--catch-up"),

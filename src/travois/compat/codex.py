@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterator
 
 from travois.files.front_matter import FrontMatter, FrontMatterValue
+from travois.lazy_imports import lazy_imports
 from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
+
+with lazy_imports():
+    import tomllib
 
 
 def read_codex_roles(folder: str) -> Iterator[tuple[str, FrontMatter]]:
@@ -50,8 +54,6 @@ def _read_codex_toml(path: str) -> Json:
     """Read a TOML settings file of Codex; empty if it is unreadable or invalid."""
     try:
         text = read_plain_text(path)
-        from tomllib import loads
-
-        return loads(text)
+        return tomllib.loads(text)
     except (OSError, ValueError):
         return {}  # whoever reads settings tells of it

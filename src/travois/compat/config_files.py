@@ -15,10 +15,17 @@ from msgspec.structs import replace
 from travois.compat import hooks as hookfiles
 from travois.compat.claude_keys import CHARS_PER_TOKEN
 from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
+from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import PermissionRule, RuleEffect
 from travois.prompt.instruction_files import read_plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import SettingsLayer, SettingsLevel, is_json_array, is_settings_tree
+
+with lazy_imports():
+    import tomllib
+
+    from travois.compat import prefix_rules
+
 
 # Who serves models, as Codex and opencode describe it, in the words of our catalogue.
 
@@ -180,13 +187,9 @@ def _parse_foreign_config(
 ) -> SettingsLayer:
     """Parse a settings file of Codex, Gemini CLI or opencode into a layer of our settings."""
     if path.endswith(".toml"):
-        from tomllib import loads
-
-        return parse_codex_config(apply_codex_profile(loads(text), path), path, level=level)
+        return parse_codex_config(apply_codex_profile(tomllib.loads(text), path), path, level=level)
     if path.endswith(".rules"):
-        from travois.compat.prefix_rules import parse_codex_prefix_rules
-
-        found, odd = parse_codex_prefix_rules(text)
+        found, odd = prefix_rules.parse_codex_prefix_rules(text)
         values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}
         told = tuple(f"{path}: {one}" for one in odd)
         return SettingsLayer(path, values, level=level, foreign=True, base=base, notices=told)
@@ -223,10 +226,8 @@ def apply_codex_profile(tree: Json, path: str) -> Json:
     name = tree.get("profile")
     if not isinstance(name, str) or "/" in name:
         return tree
-    from tomllib import loads
-
     file = os.path.join(os.path.dirname(path), f"{name}.config.toml")
-    more: Json = loads(read_plain_text(file)) if os.path.isfile(file) else {}
+    more: Json = tomllib.loads(read_plain_text(file)) if os.path.isfile(file) else {}
     return {**tree, **_table_at(_table_at(tree, "profiles"), name), **more}
 
 

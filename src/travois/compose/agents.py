@@ -39,6 +39,7 @@ from travois.engine.agent import Agent, ParentLink
 from travois.engine.background_jobs import report_lost_jobs
 from travois.engine.tool_definitions import build_first_head
 from travois.hooks.fire import add_hooks
+from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import AnyTool, ToolError
@@ -55,6 +56,10 @@ from travois.version import __version__
 
 if TYPE_CHECKING:
     from travois.compose import worktree
+
+with lazy_imports():
+    from travois.compose import worktree
+    from travois.memory import agent_memory
 
 
 CHILDREN_FOLDER = "agents"
@@ -124,8 +129,6 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         self, parent: Agent, order: AgentOrder, id: str, *, kind: AgentType | None
     ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Create the log of a new subagent, and its worktree if it gets one."""
-        from travois.compose import worktree
-
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.permissions.guard.mode != "plan"  # where nothing is written anyway
         name = f"{self.folder.name[:8]}-{id}"
@@ -138,8 +141,6 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         self, parent: Agent, order: AgentOrder, id: str, *, kind: AgentType | None
     ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Reopen the log of a subagent; a removed worktree is created again."""
-        from travois.compose import worktree
-
         folder = child_folder(self.folder, id)
         if not (folder / LOG_FILE_NAME).is_file():
             raise ToolError(f"Agent {id} belongs to another session and cannot resume in this one.")
@@ -165,8 +166,6 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         self, child: Agent, parent: Agent, kind: AgentType, *, order: AgentOrder
     ) -> None:
         """Give a subagent that shares nothing with its parent its own head and notes."""
-        from travois.memory.agent_memory import load_agent_memory
-
         head, session = parent.session.view.epoch, child.session
         assert head is not None
         card = self._model_for_type(child, parent, kind, order=order)
@@ -177,12 +176,13 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         session.append(own)
         if child.prompt.environment is not None:
             session.append(render_environment(child.prompt.environment()))
-        if (held := load_agent_memory(kind, self.place.home, self.place.project.root)) is not None:
+        if (
+            held := agent_memory.load_agent_memory(kind, self.place.home, self.place.project.root)
+        ) is not None:
             session.append(User((Text(held.note),), origin="note"))
 
     def _apply_agent_type(self, child: Agent, parent: Agent, kind: AgentType) -> Agent:
         """Give a subagent the tools, permissions and limits of its type, within its parent's."""
-        from travois.memory.agent_memory import allow_memory_edits, load_agent_memory
 
         def find_mcp_tool(name: str) -> AnyTool | None:
             return parent.tools.find_mcp_tool(name) if select_agent_tools(kind, (name,)) else None
@@ -191,8 +191,10 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         own = {name: known[name] for name in select_agent_tools(kind, known)}
         guard = child.permissions.guard
         guard = replace(guard, mode=limit_permission_mode(kind, guard.mode))
-        if (held := load_agent_memory(kind, self.place.home, self.place.project.root)) is not None:
-            guard = allow_memory_edits(guard, held)
+        if (
+            held := agent_memory.load_agent_memory(kind, self.place.home, self.place.project.root)
+        ) is not None:
+            guard = agent_memory.allow_memory_edits(guard, held)
         instructions = child.prompt.instructions if kind.instructions else None
         child = replace(
             child,
@@ -420,17 +422,20 @@ async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentF
     if lead is None:
         yard.enable_children(agent)
         return
-    from travois.memory.agent_memory import allow_memory_edits, load_agent_memory
-
     yard.enable_children(
         agent, tuple(filter(None, (find_agent_type(yard.kinds, name) for name in lead.spawns)))
     )
     guard = agent.permissions.guard
     agent.permissions.guard = replace(guard, mode=limit_permission_mode(lead, guard.mode))
     add_hooks(agent, lead.hooks, origin=lead.origin)
-    held, session = load_agent_memory(lead, yard.place.home, yard.place.project.root), agent.session
+    held, session = (
+        agent_memory.load_agent_memory(lead, yard.place.home, yard.place.project.root),
+        agent.session,
+    )
     agent.permissions.guard = (
-        allow_memory_edits(agent.permissions.guard, held) if held else agent.permissions.guard
+        agent_memory.allow_memory_edits(agent.permissions.guard, held)
+        if held
+        else agent.permissions.guard
     )
     if MAIN_AGENT_STATE in session.state:
         return

@@ -27,6 +27,7 @@ from travois.hooks.events import (
 )
 from travois.hooks.fire import fire_hooks
 from travois.hooks.output import NO_DECISION, HookDecision, HookResult, Hooks
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
@@ -37,6 +38,12 @@ from travois.settings.schema import LoadedSettings
 if TYPE_CHECKING:
     from travois.compat.claude_transcript import ClaudeTranscriptFile
     from travois.hooks.events import SessionStart
+
+with lazy_imports():
+    from travois.compat import claude_transcript
+    from travois.hooks import model_hooks, run
+    from travois.sandbox import program_sandbox
+
 
 LeaveReason = Literal["clear", "resume", "prompt_input_exit", "other"]
 """The reason why a session is left: another session, the user's wish, or anything else."""
@@ -77,9 +84,6 @@ def compose_hooks(
     """
 
     def install_hooks(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
-        from travois.hooks import run
-        from travois.sandbox.program_sandbox import build_program_profile
-
         settings, folder = loaded.settings, found.log.folder
         walls = _probe_sandbox(place) if permissions.sandbox else None
         processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
@@ -95,7 +99,9 @@ def compose_hooks(
                 place.cwd,
                 folder,
                 cage=lambda shown: (
-                    build_program_profile(permissions.sandbox, permissions.guard, shown=shown)
+                    program_sandbox.build_program_profile(
+                        permissions.sandbox, permissions.guard, shown=shown
+                    )
                     if permissions.sandbox
                     else None
                 ),
@@ -119,9 +125,7 @@ def _probe_sandbox(place: Workspace) -> SandboxSupport | None:
 
 async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
     """Run a hook that asks a model instead of starting a program."""
-    from travois.hooks.model_hooks import run_model_hook
-
-    return await run_model_hook(agent, hook, event)
+    return await model_hooks.run_model_hook(agent, hook, event)
 
 
 def _transcript_writer(
@@ -132,15 +136,12 @@ def _transcript_writer(
 
     def write_transcript() -> str:
         if not kept:
-            from travois.compat.claude_transcript import (
-                ClaudeTranscriptFile,
-                ClaudeTranscriptWriter,
-            )
-
             path = str(found.log.folder / f"{found.id}.jsonl")
             events = stack.enter_context(session.watch())
-            writer = ClaudeTranscriptWriter(found.id, BlobStore(place.home.blobs).get)
-            kept.append(ClaudeTranscriptFile(path, writer, events=events))
+            writer = claude_transcript.ClaudeTranscriptWriter(
+                found.id, BlobStore(place.home.blobs).get
+            )
+            kept.append(claude_transcript.ClaudeTranscriptFile(path, writer, events=events))
             kept[0].write_history(session.all_entries())
         kept[0].write_new_entries()
         return kept[0].path

@@ -16,11 +16,17 @@ from travois.compose.open_session import OpenedSession, Workspace
 from travois.core.errors import UserError
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent, World
+from travois.lazy_imports import lazy_imports
 from travois.ports.agents import TaskStore
 from travois.ports.world import UserWarned
 from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
 from travois.settings.schema import MailSettings
+
+with lazy_imports():
+    from travois.agents import team_tasks, wakeup
+    from travois.compose import team_tasks as compose_team_tasks
+
 
 STOP_SENDER = "stop"
 """The sender of a message that stops an agent at its next step; no mailbox has this name."""
@@ -46,19 +52,14 @@ def compose_mail(
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
-        from travois.agents.team_tasks import TeamTaskFile
-        from travois.compose.team_tasks import TeamTasks
-
-        file = TeamTaskFile(folder.parent)
-        office.tasks = TeamTasks(session, file, team=team, member=name)
+        file = team_tasks.TeamTaskFile(folder.parent)
+        office.tasks = compose_team_tasks.TeamTasks(session, file, team=team, member=name)
     stack.callback(office.close)
     return office
 
 
 async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> str:
     """Put a message into another process's mailbox and wake it; return the outcome."""
-    from travois.agents import wakeup
-
     folder = await anyio.to_thread.run_sync(mailbox.find_mailbox_folder, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
     if await wakeup.send_wakeup(folder):
@@ -146,8 +147,6 @@ class SessionMail:
 
     async def listen(self) -> None:
         """Listen for wake-ups of each of our mailboxes."""
-        from travois.agents import wakeup
-
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)

@@ -22,6 +22,7 @@ from travois.core.models import ModelCard as Card
 from travois.core.view import awaits_model
 from travois.engine.agent import Agent, AgentTools, World
 from travois.engine.tool_definitions import build_tool_specs
+from travois.lazy_imports import lazy_imports
 from travois.mcp import config
 from travois.mcp.announce import AnnouncedServer, announce_servers
 from travois.mcp.config import always_on_tool_share, build_mcp_policy
@@ -39,6 +40,12 @@ from travois.tools.tool_search import create_own_tool_search
 if TYPE_CHECKING:
     from travois.mcp.connection import McpConnection, McpHost
     from travois.mcp.tools import McpPrompt, McpServer, McpServerConfig, McpTools
+
+with lazy_imports():
+    from travois.mcp import always_on, connection
+    from travois.mcp import tools as mcp_tools
+    from travois.sandbox import program_sandbox
+
 
 RESOURCES_TOOL = "ListMcpResources"
 LOGIN_COMMAND = "travois mcp login"
@@ -99,12 +106,9 @@ async def compose_mcp(
     if not _has_mcp_tools(session) and (not listed.servers or session.view.epoch is not None):
         fresh = (NEW_SERVERS_NOTICE,) if listed.servers else ()
         return McpServers(waiting=left, notices=(*listed.notices, *fresh))
-    from travois.mcp.always_on import load_always_on_tools
-    from travois.mcp.connection import create_connections
-
     around = compose_mcp_host(place, loaded, world, session, bounds=bounds)
-    made = create_connections(listed.servers, around)
-    heard = await load_always_on_tools(
+    made = connection.create_connections(listed.servers, around)
+    heard = await always_on.load_always_on_tools(
         made, around, room=int(card.window * always_on_tool_share(os.environ))
     )
     return McpServers(_build_mcp_tools(made, loaded), made, left, (*listed.notices, *heard), around)
@@ -117,31 +121,28 @@ def compose_mcp_host(
     session: Session,
     *,
     bounds: SandboxPolicy | None = None,
-) -> McpHost:
+) -> connection.McpHost:
     """Compose the parts that all MCP servers of a session share."""
-    from travois.mcp.connection import McpHost
-    from travois.sandbox.program_sandbox import build_program_profile
-
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
     rights = compose_permissions(loaded, place.cwd, own=str(place.home.path))
-    return McpHost(
+    return connection.McpHost(
         world.processes,
         rights.folders,
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
-        cage=lambda shown: build_program_profile(bounds, rights, shown=shown) if bounds else None,
+        cage=lambda shown: (
+            program_sandbox.build_program_profile(bounds, rights, shown=shown) if bounds else None
+        ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
         complain=lambda text: session.emit(UserWarned(text)),
     )
 
 
-def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) -> McpTools:
+def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) -> mcp_tools.McpTools:
     """Build the tools of MCP servers, without those that permission rules deny."""
-    from travois.mcp.tools import McpTools
-
-    return McpTools(made, hidden=lambda name: is_tool_denied(loaded.rules, name))
+    return mcp_tools.McpTools(made, hidden=lambda name: is_tool_denied(loaded.rules, name))
 
 
 def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
@@ -167,10 +168,8 @@ def add_mcp_servers(
     loan: McpServers, servers: tuple[McpServerConfig, ...]
 ) -> tuple[McpConnection, ...]:
     """Connect more MCP servers; nothing is started yet."""
-    from travois.mcp.connection import create_connections
-
     assert loan.lending is not None and loan.around is not None
-    made = create_connections(servers, loan.around)
+    made = connection.create_connections(servers, loan.around)
     loan.lending.lenders |= {link.server.name: link for link in made}
     return made
 
@@ -212,41 +211,37 @@ def pin_definitions(session: Session, loan: McpServers) -> None:
     """Pin the MCP tool definitions that the head contains."""
     if loan.lending is None:
         return
-    from travois.mcp.tools import PIN_PREFIX
-
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
     shown = [tool for name, tool in loan.lending.all_tools().items() if name in head]
     for server in sorted({tool.server for tool in shown}):
         pins = {tool.name: tool.digest for tool in shown if tool.server == server}
-        if PIN_PREFIX + server not in session.state:
+        if mcp_tools.PIN_PREFIX + server not in session.state:
             kept = msgspec.json.encode(AnnouncedServer(tools=pins)).decode()
-            session.append(Changed(PIN_PREFIX + server, kept))
+            session.append(Changed(mcp_tools.PIN_PREFIX + server, kept))
 
 
 def _announce_servers(lending: McpTools, agent: Agent) -> None:
     """Announce changes before the next prompt; stay silent while nothing is to do."""
-    from travois.mcp.tools import PIN_PREFIX, describe_server_states, read_announced
-
     session = agent.session
     for lender in lending.lenders.values():
         lender.set_folders(agent.permissions.guard.folders)
     if not agent.turn.inbox and not awaits_model(session.view):
         return
-    here = describe_server_states(lending.lenders.values())
-    known = {name: read_announced(session.state, name) for name in here}
+    here = mcp_tools.describe_server_states(lending.lenders.values())
+    known = {name: mcp_tools.read_announced(session.state, name) for name in here}
     note, after = announce_servers(here, tuple(lending.all_tools().values()), known)
     for server, what in after.items():
-        session.append(Changed(f"{PIN_PREFIX}{server}", msgspec.json.encode(what).decode()))
+        session.append(
+            Changed(f"{mcp_tools.PIN_PREFIX}{server}", msgspec.json.encode(what).decode())
+        )
     if note:
         agent.turn.inbox.appendleft(User((Text(note),), origin="note"))
 
 
 def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
     """Build the note that announces all MCP servers and their tools again."""
-    from travois.mcp.tools import describe_server_states
-
     note, _ = announce_servers(
-        describe_server_states(lending.lenders.values()),
+        mcp_tools.describe_server_states(lending.lenders.values()),
         tuple(lending.all_tools().values()),
         dict[str, AnnouncedServer](),
     )

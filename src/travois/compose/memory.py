@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from travois.compose.open_session import Workspace
 from travois.engine.agent import AgentMemory, AgentRuntime, World
+from travois.lazy_imports import lazy_imports
 from travois.memory.memory import Memory, MemoryConsent, MemoryScope
 from travois.memory.paths import project_folder_key
 from travois.sessions import blobs
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     MemoriesType = FolderMemoryStore
 else:
     MemoriesType = object
+
+with lazy_imports():
+    from anyio import from_thread
+
+    from travois.memory import store
+    from travois.search import embedder as search_embedder
+    from travois.search import index as search_index
+
 
 FILL_BATCH_SIZE = 8
 """The number of memories that are embedded at a time."""
@@ -56,15 +65,14 @@ def consent_by_scope(asked: MemorySettings) -> dict[MemoryScope, MemoryConsent]:
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
-def _open_index(home: TravoisHome) -> SearchIndex:
+def _open_index(home: TravoisHome) -> search_index.SearchIndex:
     """Open the search index of memories, with embeddings if a model for them is there."""
-    from travois.search.embedder import NoEmbedder, find_embedder
-    from travois.search.index import SearchIndex
-
     root = home.path / "memory"
     blobs.make_folders(root)
-    embedder = find_embedder(root / "embedder.json")
-    return SearchIndex(root / "index.db", None if isinstance(embedder, NoEmbedder) else embedder)
+    embedder = search_embedder.find_embedder(root / "embedder.json")
+    return search_index.SearchIndex(
+        root / "index.db", None if isinstance(embedder, search_embedder.NoEmbedder) else embedder
+    )
 
 
 def _open_memories(
@@ -76,10 +84,8 @@ def _open_memories(
     wrote: Callable[[str], None] | None = None,
 ) -> FolderMemoryStore:
     """Open the memories of a project with the consent and folder of the settings."""
-    from travois.memory.store import open_memories
-
     asked = loaded.settings.memory
-    return open_memories(
+    return store.open_memories(
         home,
         project,
         consent=consent_by_scope(asked),
@@ -147,8 +153,6 @@ class LazyMemories(MemoriesType):
         found = self._ensure_open().search(text, limit=limit)
         if not self._told and self._ensure_open().count_unembedded():
             self._told = True
-            from anyio import from_thread
-
             from_thread.run_sync(self.behind)
         return found
 

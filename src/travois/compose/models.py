@@ -27,6 +27,7 @@ from travois.engine.agent import (
     SmallModel,
 )
 from travois.hooks.config import parse_hooks
+from travois.lazy_imports import lazy_imports
 from travois.permissions.secrets import collect_secrets
 from travois.ports.world import ModelClient
 from travois.providers import catalog
@@ -41,8 +42,13 @@ from travois.settings.schema import LoadedSettings, ModelSettings
 
 if TYPE_CHECKING:
     from travois.local_model.llamacpp import LlamaServer
-    from travois.local_model.model import SmolLm
-    from travois.local_model.router import ExampleIndex
+
+with lazy_imports():
+    from travois.context.compaction import summary_store
+    from travois.local_model import llamacpp, router
+    from travois.local_model import model as embedded_model
+    from travois.providers import discovery
+    from travois.search import embedder
 
 
 # Models that this machine runs itself, as a session has them.
@@ -73,12 +79,11 @@ class LocalModels:
 
     def model_for(self, card: Card) -> ModelClient:
         """Return a client for a local model."""
-        from travois.local_model.llamacpp import LlamaModel
-        from travois.local_model.model import SmolLmModel
-
         if card.id != EMBEDDED_MODEL:
-            return LlamaModel(card, self._engine_for(Path(card.id), card.window), self._travel)
-        return SmolLmModel(load_nearest_examples, self._embedded_mind(card.window))
+            return llamacpp.LlamaModel(
+                card, self._engine_for(Path(card.id), card.window), self._travel
+            )
+        return embedded_model.SmolLmModel(load_nearest_examples, self._embedded_mind(card.window))
 
     async def aclose(self) -> None:
         """Close connections and stop the server processes."""
@@ -86,29 +91,24 @@ class LocalModels:
         for engine in self._engines.values():
             await engine.aclose()
 
-    def _embedded_mind(self, window: int) -> SmolLm | None:
-        from travois.local_model.model import SmolLm
-
+    def _embedded_mind(self, window: int) -> embedded_model.SmolLm | None:
         weights = find_smollm2()
         if isinstance(weights, str):
             return None
-        return SmolLm(self._engine_for(weights, window), self._travel)
+        return embedded_model.SmolLm(self._engine_for(weights, window), self._travel)
 
-    def _engine_for(self, path: Path, window: int) -> LlamaServer:
-        from travois.local_model.llamacpp import LlamaServer
-
+    def _engine_for(self, path: Path, window: int) -> llamacpp.LlamaServer:
         if (path, window) not in self._engines:
             threads = max(1, self._loaded.settings.local.threads)
-            self._engines[path, window] = LlamaServer(path, window=window, threads=threads)
+            self._engines[path, window] = llamacpp.LlamaServer(path, window=window, threads=threads)
         return self._engines[path, window]
 
 
 def find_smollm2() -> Path | str:
     """Return the weights of the embedded model, or why it cannot run here."""
-    from travois.local_model.llamacpp import llamacpp_missing_reason
-    from travois.local_model.model import find_smollm_weights
-
-    return llamacpp_missing_reason() or find_smollm_weights(_stamp_path("smollm2.json"))
+    return llamacpp.llamacpp_missing_reason() or embedded_model.find_smollm_weights(
+        _stamp_path("smollm2.json")
+    )
 
 
 def embedded_model_notice() -> str:
@@ -117,12 +117,9 @@ def embedded_model_notice() -> str:
     return NO_KEY_NOTICE.format(SMOLLM_NOTICE if isinstance(weights, Path) else RULES_NOTICE)
 
 
-def load_nearest_examples() -> ExampleIndex:
+def load_nearest_examples() -> router.ExampleIndex:
     """Load the examples with our static embeddings: MiniLM takes 2 s to start."""
-    from travois.local_model.router import ExampleIndex
-    from travois.search.embedder import StaticEmbedder
-
-    return ExampleIndex(StaticEmbedder())
+    return router.ExampleIndex(embedder.StaticEmbedder())
 
 
 def _stamp_path(name: str) -> Path:
@@ -235,8 +232,6 @@ async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
     """
     among = model_catalog(loaded)
     if not chosen.strip() and not catalog.has_default_model(os.environ, among=among):
-        from travois.providers import discovery
-
         if (model := await discovery.discover_local_model(os.environ, among=among)) is not None:
             where = catalog.resolve_endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
@@ -247,9 +242,7 @@ async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
             ), embedded_model_notice()
     model = resolve_model(chosen, among)
     if model.name not in among.models and "[" not in chosen:
-        from travois.providers.discovery import with_server_window
-
-        model = await with_server_window(model, os.environ, among=among)
+        model = await discovery.with_server_window(model, os.environ, among=among)
     return model, ""
 
 
@@ -258,9 +251,7 @@ def resolve_model(name: str, among: Catalog | None) -> Card:
     model = catalog.resolve_model(name, os.environ, among=among)
     if model.provider != LOCAL_PROVIDER or model.id == EMBEDDED_MODEL:
         return model
-    from travois.local_model.llamacpp import fit_model_to_file
-
-    return fit_model_to_file(model)
+    return llamacpp.fit_model_to_file(model)
 
 
 def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
@@ -358,9 +349,7 @@ def compose_models(
         return reached[name]
 
     def is_local(card: Card) -> bool:
-        from travois.providers.discovery import runs_on_this_machine
-
-        return runs_on_this_machine(card, os.environ, among=among)
+        return discovery.runs_on_this_machine(card, os.environ, among=among)
 
     for name in chain or asked.fallback_models:
         try:
@@ -455,6 +444,4 @@ def compose_context(
 
 def open_summaries(folder: Path) -> SharedSummaries:
     """Open the summaries that the sessions of one project share."""
-    from travois.context.compaction.summary_store import SummaryFolder
-
-    return SummaryFolder(folder)
+    return summary_store.SummaryFolder(folder)

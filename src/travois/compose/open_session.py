@@ -35,6 +35,7 @@ from travois.core.facts import (
 from travois.core.models import ModelCard as Card
 from travois.engine.loop import UNKNOWN_RESULT, answer_open_calls
 from travois.engine.tool_definitions import build_first_head, build_tool_specs
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
 from travois.prompt.environment import Environment, render_environment
 from travois.sessions import catalog
@@ -43,6 +44,11 @@ from travois.sessions.home import Project, TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME, ResilientSessionLog, SessionLog, read_history
 from travois.sessions.session import Session
 from travois.version import __version__
+
+with lazy_imports():
+    import shutil
+    import tempfile
+
 
 SYSTEM_PROMPT_FILE = Path(__file__).parent.parent / "prompt" / "system.md"
 SLOW_LOG_BYTES = 32 << 20
@@ -172,9 +178,7 @@ def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExi
     """Return the folder of a new session; a temporary one if it is not saved."""
     if options.persist:
         return place.home.session_folder(place.project.key, id)
-    from tempfile import TemporaryDirectory
-
-    return Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / id
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="travois-"))) / id
 
 
 def _build_opened_fact(place: Workspace, id: str, *, parent: str = "", at: int = 0) -> Opened:
@@ -227,10 +231,8 @@ def _close_fork(
 
 def _remove_log(log: SessionLog) -> None:
     """Close the log of a session and delete its folder."""
-    from shutil import rmtree
-
     log.close()
-    rmtree(log.folder, ignore_errors=True)
+    shutil.rmtree(log.folder, ignore_errors=True)
 
 
 def _has_no_turn(facts: list[AnyFact]) -> bool:

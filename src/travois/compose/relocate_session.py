@@ -10,12 +10,17 @@ from msgspec.structs import replace
 from travois.compose import sandbox
 from travois.core.facts import Changed
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.ports.agents import WORKTREE_STATE, WorktreeMove, decode_worktree_move
 from travois.ports.tool import ToolError
 from travois.ports.world import WorkspaceSnapshots
 from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.home import find_repository
 from travois.sessions.session import Session
+
+with lazy_imports():
+    from travois.compose import worktree
+
 
 MakeSnapshots = Callable[[WorkspaceSnapshots, tuple[str, ...]], WorkspaceSnapshots | None]
 """Makes snapshots of other folders in the place of those so far."""
@@ -76,8 +81,6 @@ class SessionWorktrees:
 
     async def enter(self, name: str, *, path: str) -> WorktreeMove:
         """Make a worktree of that name, or find the one at that path."""
-        from travois.compose import worktree
-
         agent = self._agent
         back = agent.world.root
         if path:
@@ -99,8 +102,6 @@ class SessionWorktrees:
 
     async def remove(self, moved: WorktreeMove, *, discard: bool) -> None:
         """Remove a worktree with its branch; refuses to lose work unless that is said."""
-        from travois.compose import worktree
-
         tree = await worktree.worktree_at(self._agent, moved.back, moved.path, branch=moved.branch)
         lost = "" if discard else await worktree.unsaved_work(replace(tree, shared=self._shared))
         if lost:

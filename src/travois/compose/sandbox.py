@@ -13,6 +13,7 @@ from travois.compose.open_session import OpenedSession, Workspace
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result
+from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import Permissions
 from travois.permissions.paths import is_inside
 from travois.permissions.resolve_paths import hidden_path_filter, home_folder
@@ -35,6 +36,10 @@ from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import AUTO_ALLOW_BASH_KEY
 from travois.skills.skill_files import list_personal_folders
+
+with lazy_imports():
+    import shutil
+
 
 SANDBOX_OFF_NOTICE = (
     "Sandbox: off, as the settings say. Commands have all your permissions: nothing protects "
@@ -270,9 +275,7 @@ def find_old_tmp(
 
 def _remove_folder(path: str) -> None:
     """Delete a sandbox's temporary folder."""
-    from shutil import rmtree
-
-    rmtree(path, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _paths_in_homes(names: tuple[str, ...]) -> tuple[str, ...]:

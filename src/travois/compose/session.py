@@ -68,6 +68,7 @@ from travois.engine.permission_modes import MODE_STATE
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Hook, Listener
+from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import Permissions
 from travois.permissions.rules import is_tool_denied
 from travois.permissions.secrets import Secrets, collect_secrets
@@ -105,6 +106,9 @@ from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
     from travois.compose.dreaming import ProjectDreams
+
+with lazy_imports():
+    from travois.compose import dreaming
 
 
 class SessionRuntime(msgspec.Struct):
@@ -480,8 +484,6 @@ def _open_dreams(start: SessionParts) -> ProjectDreams | None:
     """Open the project's memory consolidation; None without memories or if nothing is saved."""
     if not start.options.persist or not (start.place.home.path / "memory").is_dir():
         return None
-    from travois.compose import dreaming
-
     return dreaming.compose_dreaming(start.place, start.loaded)
 
 

@@ -14,6 +14,7 @@ from travois.context.window import current_model
 from travois.core.errors import UserError
 from travois.core.models import ModelCard as Card
 from travois.engine.agent import Agent, SmallModel, World
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
 from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import ModelClient
@@ -21,6 +22,11 @@ from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 from travois.tools.web.search_requests import WebSearchModel, search_with_model
+
+with lazy_imports():
+    from travois.providers import search_endpoint
+    from travois.tools.web import browser, chromium
+
 
 SearchWeb = Callable[[Agent, SearchQuery], Awaitable[SearchResults]]
 
@@ -38,10 +44,9 @@ def compose_web_search(
     """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
-        from travois.providers.search_endpoint import EndpointSearch, resolve_search_endpoint
-
-        desk = EndpointSearch(
-            resolve_search_endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ
+        desk = search_endpoint.EndpointSearch(
+            search_endpoint.resolve_search_endpoint(asked.kind, msgspec.structs.asdict(asked)),
+            os.environ,
         )
         return lambda agent, wanted: desk.search(wanted)
     if asked.use == "provider":
@@ -86,17 +91,16 @@ def compose_browser(
     asked = loaded.settings.browser
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()
-    from travois.tools.web.browser import create_browser_tool
-    from travois.tools.web.chromium import ROOT_WARNING, Chromium, find_browser
-
     try:
-        path = find_browser(asked.path)
-        window = Chromium(path, visible=asked.visible, session=world.processes.session_socket)
+        path = chromium.find_browser(asked.path)
+        window = chromium.Chromium(
+            path, visible=asked.visible, session=world.processes.session_socket
+        )
     except UserError as fault:
         return (), (f"{fault.what}. {fault.fix}",)
     stack.push_async_callback(window.aclose)
-    tool = create_browser_tool(window, images=lambda: _accepts_images(session))
-    return (tool,), (ROOT_WARNING,) if os.geteuid() == 0 else ()
+    tool = browser.create_browser_tool(window, images=lambda: _accepts_images(session))
+    return (tool,), (chromium.ROOT_WARNING,) if os.geteuid() == 0 else ()
 
 
 def _accepts_images(session: Session) -> bool:

@@ -22,7 +22,14 @@ from travois.core.tokens import context_tokens, estimate_tokens, fact_tokens
 from travois.core.tool_names import canonical_name
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_old_media
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
+
+with lazy_imports():
+    from travois.context import keep_warm
+    from travois.context.compaction import compact, restore
+    from travois.context.microcompact import folding
+
 
 PREPARE_SHARE = 0.75
 """The share of the threshold from which on a compaction is prepared."""
@@ -37,9 +44,7 @@ async def manage_window(agent: Agent) -> str:
         offload_results(agent)
     drop_old_media(agent)
     if agent.context.layers.lifetime and cache_is_cold(agent):
-        from travois.context.keep_warm import adjust_cache_ttl
-
-        adjust_cache_ttl(agent)
+        keep_warm.adjust_cache_ttl(agent)
     trigger = compaction_trigger(agent)
     if trigger is not None:
         if (
@@ -51,9 +56,7 @@ async def manage_window(agent: Agent) -> str:
         if trigger in ("auto", "overflow") and clear_instead_of_compacting(agent):
             await _reshow_edited_files(agent)
             return ""
-        from travois.context.compaction.compact import compact_conversation
-
-        await compact_conversation(agent, trigger=trigger)
+        await compact.compact_conversation(agent, trigger=trigger)
         return ""
     if agent.context.layers.clear:
         clear_old_results(agent)
@@ -61,9 +64,7 @@ async def manage_window(agent: Agent) -> str:
     if agent.context.layers.compact and context_tokens(
         agent.session.view
     ) >= PREPARE_SHARE * compaction_threshold(agent):
-        from travois.context.compaction.compact import prepare_compaction
-
-        prepare_compaction(agent)
+        compact.prepare_compaction(agent)
     else:
         update_notes_if_due(agent)
     return _explain_full_window(agent)
@@ -73,16 +74,12 @@ async def _reshow_edited_files(agent: Agent) -> None:
     """Show files again that the last reply changed and whose text is out of sight."""
     if not calls_of_last_reply(agent.session.view):
         return
-    from travois.context.compaction.restore import show_edited_files
-
-    await show_edited_files(agent)
+    await restore.show_edited_files(agent)
 
 
 def _fold_instead(agent: Agent, trigger: CompactionTrigger) -> bool:
     """Fold old calls in place of a compaction; return whether that is enough."""
-    from travois.context.microcompact.folding import fold_old_calls
-
-    return fold_old_calls(agent, trigger=trigger)
+    return folding.fold_old_calls(agent, trigger=trigger)
 
 
 def _explain_full_window(agent: Agent) -> str:

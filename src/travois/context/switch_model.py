@@ -14,11 +14,15 @@ from travois.core.facts import AnyFact, Compacted, Entry, Epoch
 from travois.core.tokens import context_tokens, family_ratio, head_tokens, stop_threshold
 from travois.engine.agent import Agent
 from travois.engine.tool_definitions import adapt_toolset
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import CompactionProgress, ModelClient, UserWarned
 from travois.prompt.briefing import rebuild_briefing
 
 if TYPE_CHECKING:
     from travois.context.compaction.summary_call import ModelSummary
+
+with lazy_imports():
+    from travois.context.compaction import compact, summary_call, summary_prompt
 
 
 class TrialLog:
@@ -52,12 +56,10 @@ def switch_to_model(agent: Agent, epoch: Epoch, *, written: ModelSummary | None 
     if not _is_too_large(trial):
         agent.session.append(epoch)
         return ""
-    from travois.context.compaction.compact import describe_compaction
-
     fact = _compact_trial(trial, written)
     agent.session.append(fact)
     agent.session.append(epoch)
-    agent.session.emit(UserWarned(told := describe_compaction(fact)))
+    agent.session.emit(UserWarned(told := compact.describe_compaction(fact)))
     return told
 
 
@@ -68,21 +70,18 @@ async def switch_to_model_with_summary(
 
     `former` returns the client of that model, where it is not the agent's; raises `UserError`.
     """
-    from travois.context.compaction.summary_call import ModelSummary, write_model_summary
-    from travois.context.compaction.summary_prompt import SummaryRequest
-
     trial = _make_trial_agent(
         agent, adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
     )
     written = None
     if _is_too_large(trial):
         _compact_trial(trial, None)  # raises before anybody is asked, where nothing would help
-        wish = SummaryRequest("switch", most=scaled_layers(trial).ledger)
+        wish = summary_prompt.SummaryRequest("switch", most=scaled_layers(trial).ledger)
         try:
             answers = former(current_model(agent)) if former else agent.model
-            written = await write_model_summary(replace(agent, model=answers), wish)
+            written = await summary_call.write_model_summary(replace(agent, model=answers), wish)
         except UserError as fault:
-            written = ModelSummary(why=fault.what)
+            written = summary_call.ModelSummary(why=fault.what)
         finally:
             agent.session.emit(CompactionProgress(over=True))
     return switch_to_model(agent, epoch, written=written)
@@ -105,20 +104,18 @@ def _is_too_large(trial: Agent) -> bool:
     return context_tokens(trial.session.view) >= stop_threshold(current_model(trial))
 
 
-def _compact_trial(trial: Agent, written: ModelSummary | None) -> Compacted:
+def _compact_trial(trial: Agent, written: summary_call.ModelSummary | None) -> Compacted:
     """Compact without a request; raises `UserError` if even that is too large."""
-    from travois.context.compaction.compact import best_compaction, cut_candidates
-    from travois.context.compaction.summary_call import ModelSummary, find_prepared_summary
-    from travois.context.compaction.summary_prompt import SummaryRequest
-
     card, most = current_model(trial), stop_threshold(current_model(trial))
-    goal, wish = min(compaction_threshold(trial), most), SummaryRequest("switch")
+    goal, wish = min(compaction_threshold(trial), most), summary_prompt.SummaryRequest("switch")
     fact = None
     for part in (
-        written or find_prepared_summary(trial),
-        ModelSummary(why="no room for a summary by the model"),
+        written or summary_call.find_prepared_summary(trial),
+        summary_call.ModelSummary(why="no room for a summary by the model"),
     ):
-        fact = best_compaction(trial, cut_candidates(trial), wish=wish, written=part, goal=goal)
+        fact = compact.best_compaction(
+            trial, compact.cut_candidates(trial), wish=wish, written=part, goal=goal
+        )
         if fact is not None and fact.after < most:
             return replace(fact, limit=compaction_threshold(trial))
     epoch, size = trial.session.view.epoch, context_tokens(trial.session.view)

@@ -6,6 +6,11 @@ from typing import Any, cast
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import json
+
 
 def as_object(value: object) -> dict[str, Any]:
     """Return the value if it is an object, else an empty one."""
@@ -59,8 +64,6 @@ def encode_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        import json
-
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         return text.encode("utf-8", "replace")
 

@@ -10,6 +10,12 @@ from __future__ import annotations
 import re
 from typing import cast
 
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import shlex
+
+
 ToolArgs = dict[str, object]
 SHELL_PROGRAMS = ("bash", "sh", "zsh")
 PATCH_HEREDOC = re.compile(
@@ -274,6 +280,4 @@ def convert_search_flags(args: ToolArgs) -> ToolArgs:
 
 def _quote_argument(text: str) -> str:
     """Quote an argument for a shell."""
-    from shlex import quote  # the first request does not wait for it
-
-    return quote(text)
+    return shlex.quote(text)

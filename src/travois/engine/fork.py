@@ -14,9 +14,14 @@ from travois.core.models import Usage
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, charge_request
+from travois.lazy_imports import lazy_imports
 from travois.providers.options import limit_reply_tokens
 from travois.providers.replies import ApiError, Reply
 from travois.providers.request import PrefixBreak, Request
+
+with lazy_imports():
+    from travois.context.compaction import shared_summaries
+
 
 RequestChange = Callable[[Request], Request]
 REUSED_OUTCOME = "reused"
@@ -83,17 +88,13 @@ def _ask_once_per_prefix(
     """Share one answer among agents that ask the same; the others wait for the first."""
     if agent.context.open_summaries is None:
         return nullcontext()
-    from travois.context.compaction.shared_summaries import ask_summary_once
-
-    return ask_summary_once(agent, view, what=what)
+    return shared_summaries.ask_summary_once(agent, view, what=what)
 
 
 def _share_reply(agent: Agent, view: View, reply: Reply, what: str) -> None:
     """Save a side request's reply, so that sessions of one project share the summary."""
     if agent.context.open_summaries is not None:
-        from travois.context.compaction.shared_summaries import store_shared_summary
-
-        store_shared_summary(agent, view, reply, what=what)
+        shared_summaries.store_shared_summary(agent, view, reply, what=what)
 
 
 def _foreign_model_cost(agent: Agent, view: View, usage: Usage) -> float | None:

@@ -16,12 +16,17 @@ from travois.engine.budget import BudgetExhausted, check_budget, warn_near_limit
 from travois.engine.fallback import return_to_chosen_model
 from travois.engine.request import request_reply
 from travois.hooks.fire import on_stop, on_stop_failure, on_user_prompt
+from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import start_extraction
 from travois.memory.recall import recall_for_prompt
 from travois.prompt.briefing import brief_agent
 from travois.sessions.session import Session
 from travois.skills.invoke import revoke_turn_rights
 from travois.snapshots.before_call import snapshot_after_turn
+
+with lazy_imports():
+    from travois.engine import background_jobs, tool_calls
+
 
 STOPPED_RESULT = "Stopped before it finished; how far it got is unknown."
 NEVER_RAN_RESULT = "Stopped before it ran: nothing was done."
@@ -97,9 +102,7 @@ async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
 async def _answer_calls(agent: Agent) -> None:
     """Run the tool calls of the last reply, if it has any."""
     if open_calls(agent.session.view):
-        from travois.engine.tool_calls import run_tool_calls
-
-        await run_tool_calls(agent)
+        await tool_calls.run_tool_calls(agent)
 
 
 async def admit_inbox(agent: Agent) -> str:
@@ -114,9 +117,7 @@ async def admit_inbox(agent: Agent) -> str:
     agent.tools.announce_mcp(agent)
     agent.turn.inbox.extend(agent.team.collect_mail(agent))
     if agent.session.jobs:
-        from travois.engine.background_jobs import collect_end_reports
-
-        agent.turn.inbox.extend(collect_end_reports(agent))
+        agent.turn.inbox.extend(background_jobs.collect_end_reports(agent))
     while agent.turn.inbox:
         said = agent.turn.inbox[0]
         why = await on_user_prompt(agent, said)

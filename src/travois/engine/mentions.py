@@ -13,12 +13,17 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import User
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.ports.world import content_digest
 from travois.prompt.environment import escape_line
 
 if TYPE_CHECKING:
     from travois.engine.permission_gate import ApprovalSource
+
+with lazy_imports():
+    from travois.engine import tool_calls
+
 
 FILE_MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
 RESOURCE_MENTION = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
@@ -35,10 +40,10 @@ async def read_mentions(agent: Agent, prompt: str) -> tuple[User, ...]:
     for name, tool, args in _find_mentions(prompt):
         if len(notes) == MAX_MENTIONS:
             break
-        from travois.engine.tool_calls import run_preapproved_tool
-
         try:
-            outcome = await run_preapproved_tool(agent, tool, args, by=APPROVAL_BY_TOOL[tool])
+            outcome = await tool_calls.run_preapproved_tool(
+                agent, tool, args, by=APPROVAL_BY_TOOL[tool]
+            )
         except ToolError:
             continue
         notes.append(build_mention_note(name, outcome, tool=tool))

@@ -23,8 +23,14 @@ from travois.core.facts import (
 from travois.core.tokens import context_tokens, free_request_room, head_tokens, token_ratio
 from travois.core.view import View, ViewItem
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import UserWarned
 from travois.providers.replies import ApiError
+
+with lazy_imports():
+    from travois.context.compaction import compact, cut, summary_call, summary_prompt
+    from travois.context.compaction import summary as compaction_summary
+
 
 KEPT_MEDIA_COUNTS = (20, 5, 0)
 """The messages with media that stay, try by try, until a request can hold them."""
@@ -51,8 +57,6 @@ SHRINK_SHARE = 0.6
 
 async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) -> bool:
     """Make the next request smaller; return whether another try may succeed."""
-    from travois.context.compaction.compact import compact_conversation
-
     if tried >= MAX_SHRINKS:
         return False
     match problem.kind:
@@ -63,7 +67,7 @@ async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) 
             if not agent.context.layers.is_automatic:
                 return False
             return (
-                await compact_conversation(
+                await compact.compact_conversation(
                     agent, trigger="overflow", goal=_compaction_goal(agent, problem)
                 )
                 is not None
@@ -74,7 +78,7 @@ async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) 
             if not agent.context.layers.is_automatic:
                 return False
             return (
-                await compact_conversation(
+                await compact.compact_conversation(
                     agent, trigger="overflow", goal=_compaction_goal(agent, problem)
                 )
                 is not None
@@ -87,25 +91,20 @@ async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) 
 
 def flatten_history(agent: Agent) -> bool:
     """Replace a refused history by one note; return whether there was any."""
-    from travois.context.compaction.cut import ConversationCut
-    from travois.context.compaction.summary import SummarySources, build_compaction
-    from travois.context.compaction.summary_call import ModelSummary
-    from travois.context.compaction.summary_prompt import SummaryRequest
-
     items = tuple(agent.session.view.items)
     if len(items) < 2:
         return False
     part = (
-        ConversationCut(items[:-1], items[-1:])
+        cut.ConversationCut(items[:-1], items[-1:])
         if isinstance(items[-1].fact, User)
-        else ConversationCut(items, ())
+        else cut.ConversationCut(items, ())
     )
     entries, layers = agent.session.history(), scaled_layers(agent)
-    paper = SummarySources(
-        SummaryRequest("overflow"),
-        ModelSummary(why="the provider refused the conversation as it was"),
+    paper = compaction_summary.SummarySources(
+        summary_prompt.SummaryRequest("overflow"),
+        summary_call.ModelSummary(why="the provider refused the conversation as it was"),
     )
-    fact = build_compaction(agent, part, entries, layers=layers, paper=paper)
+    fact = compaction_summary.build_compaction(agent, part, entries, layers=layers, paper=paper)
     before = context_tokens(agent.session.view)
     agent.session.append(replace(fact, trigger="overflow", before=before))
     return True

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.permissions.decide import PermissionDecision, Permissions, decide_permission
 from travois.permissions.paths import is_inside
@@ -32,6 +33,11 @@ from travois.sandbox.policy import (
     runs_outside_sandbox,
 )
 from travois.snapshots.uncovered import find_unrecoverable
+
+with lazy_imports():
+    from travois.permissions import checkouts
+    from travois.permissions.shell import families, special
+
 
 ASKING_MODES = ("default", "accept-edits")
 TOP_FOLDER_PATTERN = re.compile(r"/[\w-][\w.-]*(?=/|$)")
@@ -95,11 +101,9 @@ def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
     reads = _outside_reads(agent.permissions.guard, wanted)
     if not reads:
         return ()
-    from travois.permissions.checkouts import folder_to_offer  # a start does not wait for it
-
     hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
     paths = [get_bounding_path(one) for one in reads]
-    found = [folder_to_offer(path, home=home_folder()) for path in paths]
+    found = [checkouts.folder_to_offer(path, home=home_folder()) for path in paths]
     closed = any(is_inside(path, one) or is_inside(one, path) for path in paths for one in hidden)
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
 
@@ -208,11 +212,7 @@ def _protected_names(rule: PermissionRule) -> Iterator[str]:
 
 def _shows_all_writes(step: CommandStep) -> bool:
     """Return whether a step of a command shows all that it writes, or only edits git history."""
-    from travois.permissions.shell.special import (
-        moves_only_git_history,  # a start does not wait for it
-    )
-
-    return is_transparent_step(step) or moves_only_git_history(step)
+    return is_transparent_step(step) or special.moves_only_git_history(step)
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
@@ -242,10 +242,10 @@ def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -
     )
     if not outside or denied:
         return bounds
-    from travois.permissions.checkouts import find_sibling_checkout  # a start does not wait for it
-
     siblings = (
-        find_sibling_checkout(get_bounding_path(one), agent.world.root, home=home_folder())
+        checkouts.find_sibling_checkout(
+            get_bounding_path(one), agent.world.root, home=home_folder()
+        )
         for one in outside
     )
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
@@ -256,10 +256,8 @@ def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -
 
 def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDecision:
     """Name the network as the reason, if that is what the sandbox lacks."""
-    from travois.permissions.shell.families import needs_network
-
     steps = (step for plan in wanted.plans for step in plan.steps)
-    found = next(filter(needs_network, steps), None) if verdict.doubt else None
+    found = next(filter(families.needs_network, steps), None) if verdict.doubt else None
     if found is None:
         return verdict
     return replace(verdict, because=f"needs the network: {found.texts[0]}")

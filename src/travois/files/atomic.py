@@ -28,10 +28,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import OpenedPath, open_parent
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import StaleFile, content_digest
 
 if TYPE_CHECKING:
     from ctypes import CDLL
+
+with lazy_imports():
+    import ctypes
+
 
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a pipe or a terminal must neither wait nor take it over."""
@@ -312,8 +317,6 @@ def _call_renameat2(source: OpenedPath, target: OpenedPath, *, flag: int) -> Non
     old, new = os.fsencode(source.name), os.fsencode(target.name)
     if call(source.folder, old, target.folder, new, flag) == 0:
         return
-    import ctypes
-
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number), target.path)
 
@@ -321,6 +324,4 @@ def _call_renameat2(source: OpenedPath, target: OpenedPath, *, flag: int) -> Non
 @cache
 def _load_libc() -> CDLL:
     """Load the C library, with ctypes imported only when it is needed."""
-    import ctypes
-
     return ctypes.CDLL(None, use_errno=True)

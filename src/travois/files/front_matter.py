@@ -16,6 +16,12 @@ from textwrap import dedent
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import json
+
+
 FrontMatterValue = str | tuple[str, ...]
 FRONT_MATTER_PATTERN = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 KEY_LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
@@ -146,9 +152,7 @@ def _parse_scalar(text: str) -> str:
     if found[2] is not None:
         return found[2].replace("''", "'")
     try:
-        from json import loads
-
-        return loads(f'"{found[1]}"', strict=False)
+        return json.loads(f'"{found[1]}"', strict=False)
     except ValueError:
         raise ValueError("has an invalid escape; write \\\\ for a backslash") from None
 
@@ -263,12 +267,10 @@ def _take_deeper(lines: IndentedLines, depth: int) -> list[str]:
 
 def _parse_nested_scalar(text: str) -> object:
     """Parse an inline value of nested front matter: text, JSON scalar, `[list]` or `{mapping}`."""
-    from json import loads
-
     if text[:1] in "\"'" and (found := QUOTED_SCALAR.fullmatch(text)):
         quoted = found[1]
         return (
-            loads(f'"{quoted}"', strict=False)
+            json.loads(f'"{quoted}"', strict=False)
             if quoted is not None
             else found[2].replace("''", "'")
         )
@@ -282,4 +284,4 @@ def _parse_nested_scalar(text: str) -> object:
             for pair in pairs
             if pair
         }
-    return loads(bare) if JSON_SCALAR.fullmatch(bare) else bare
+    return json.loads(bare) if JSON_SCALAR.fullmatch(bare) else bare

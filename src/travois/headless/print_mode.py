@@ -12,7 +12,11 @@ from travois.core.content import TextOrMedia
 from travois.core.display_text import write_stderr
 from travois.headless import prompt_input
 from travois.headless.run import HeadlessRun
+from travois.lazy_imports import lazy_imports
 from travois.sdk import Session
+
+with lazy_imports():
+    from travois.headless.control import session as control_session
 
 
 def run_headless(args: Namespace) -> int:
@@ -38,9 +42,7 @@ async def _run_headless(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int
     """Run a controlled session, or a single turn."""
     run = HeadlessRun(args)
     if args.input_format == "stream-json":
-        from travois.headless.control.session import ControlSession
-
-        await ControlSession(args, run).run_until_closed()
+        await control_session.ControlSession(args, run).run_until_closed()
         return run.code
     async with run.create_session(args) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)

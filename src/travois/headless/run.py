@@ -35,6 +35,7 @@ from travois.headless.control.tasks import TaskLines
 from travois.headless.stream_json import StreamJsonOptions, StreamJsonWriter, TurnTally
 from travois.headless.structured_output import StructuredAnswer
 from travois.hooks.fire import HOOK_MODE_NAMES
+from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import (
     EXTRACTION_WAIT_SECONDS,
     render_extraction_note,
@@ -49,7 +50,14 @@ from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 
 if TYPE_CHECKING:
-    from travois.headless.codex_json import CodexJsonWriter
+    pass
+
+with lazy_imports():
+    from travois.context.compaction import compact
+    from travois.headless import codex_json
+    from travois.headless.control import callbacks
+    from travois.tui import agent_progress, slash_registry
+
 
 MIN_SHOWN_RETRY_SECONDS = 1.0
 """Retries that wait less than this are not reported."""
@@ -100,19 +108,17 @@ class HeadlessRun:
             write_stderr(f"travois: {notice}\n")
 
     @cached_property
-    def _codex_writer(self) -> CodexJsonWriter:
+    def _codex_writer(self) -> codex_json.CodexJsonWriter:
         # Loads shlex and more, which no other format needs before the first request.
-        from travois.headless.codex_json import CodexJsonWriter
-
-        return CodexJsonWriter()
+        return codex_json.CodexJsonWriter()
 
     def create_session(self, args: Namespace) -> Session:
         """Create the session of a run without a client."""
         options, person, tool = options_from_args(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
-            from travois.headless.control.callbacks import HostUser, PermissionPromptTool
-
-            person = HostUser(PermissionPromptTool(tool, lambda: session.crew.agent).ask)
+            person = callbacks.HostUser(
+                callbacks.PermissionPromptTool(tool, lambda: session.crew.agent).ask
+            )
             options = replace(options, driven=True)
         own = (self.shape.tool,) if self.shape else ()
         ears = self.shape.listeners if self.shape else ()
@@ -178,9 +184,7 @@ class HeadlessRun:
 
         agent.team.on_child = on_child
         if self._format == "stream-json":
-            from travois.tui.agent_progress import enable_activity_names
-
-            enable_activity_names(agent)
+            agent_progress.enable_activity_names(agent)
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
@@ -282,7 +286,6 @@ class HeadlessRun:
         events: MemoryObjectReceiveStream[Event],
     ) -> None:
         """Compact and print events meanwhile: writing a summary may take minutes."""
-        from travois.context.compaction.compact import describe_compaction
 
         async def print_events() -> None:
             async for event in events:
@@ -291,7 +294,9 @@ class HeadlessRun:
         async with anyio.create_task_group() as group:
             group.start_soon(print_events)
             try:
-                speaker.tally.text = describe_compaction(await session.compact(focus.strip()))
+                speaker.tally.text = compact.describe_compaction(
+                    await session.compact(focus.strip())
+                )
                 speaker.tally.ended = Ended("end")
             except UserError as fault:
                 speaker.tally.ended = Ended("crashed", str(fault))
@@ -377,9 +382,11 @@ def _notice_text(event: Event) -> str:
 
 def _terminal_only_reason(command: str) -> str:
     """Return why a slash command cannot run here; empty for a prompt."""
-    from travois.tui.slash_registry import SLASH_COMMANDS
-
-    return f"/{command} is available only in the terminal" if command in SLASH_COMMANDS else ""
+    return (
+        f"/{command} is available only in the terminal"
+        if command in slash_registry.SLASH_COMMANDS
+        else ""
+    )
 
 
 async def wait_for_background(session: Session) -> bool:

@@ -10,8 +10,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from travois.hooks.events import HOOK_EVENT_NAMES, TOOL_EVENT_NAMES, AnyHookEvent
+from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import ToolUse, rule_matches
 from travois.permissions.rules import parse_permission_rule as parse_permission_rule
+
+with lazy_imports():
+    from travois.core import tool_aliases
+
 
 COMMAND_TIMEOUT_SECONDS = 600.0
 CALLBACK_TIMEOUT_SECONDS = 60.0
@@ -255,20 +260,20 @@ def matches_subject(hook: Hook, subject: str) -> bool:
         return True
     if hook.dialect:
         return _compile_matcher(matcher).search(gemini_tool_name(subject)) is not None
-    from travois.core.tool_aliases import (  # only where a hook has a matcher
-        PATTERN_SPELLINGS,
-        find_renamed_tool,
-    )
-
     names = WORD_LIST_MATCHER if hook.event in ("StopFailure", "FileChanged") else NAME_LIST_MATCHER
     meant = (subject, *EQUIVALENT_TOOL_NAMES.get(subject, ()))
     if (
         hook.event in TOOL_EVENT_NAMES
     ):  # only a spelling that the matcher names: `(?!Bash)` means no other one
-        meant = (*meant, *(one for one in PATTERN_SPELLINGS.get(subject, ()) if one in matcher))
+        meant = (
+            *meant,
+            *(one for one in tool_aliases.PATTERN_SPELLINGS.get(subject, ()) if one in matcher),
+        )
     if names.fullmatch(matcher):
         listed = [name.strip() for name in re.split(r"[|,]", matcher)]
-        by_alias = hook.event in TOOL_EVENT_NAMES and subject in map(find_renamed_tool, listed)
+        by_alias = hook.event in TOOL_EVENT_NAMES and subject in map(
+            tool_aliases.find_renamed_tool, listed
+        )
         return by_alias or any(name in meant for name in listed)
     return any(_compile_matcher(matcher).search(one) is not None for one in meant)
 

@@ -20,6 +20,7 @@ from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events
 from travois.hooks.config import parse_hooks
 from travois.hooks.output import NO_DECISION, HookContext, HookDecision
+from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import ToolUse
 from travois.permissions.updates import (
     SANDBOX_MODE,
@@ -29,6 +30,10 @@ from travois.permissions.updates import (
 )
 from travois.ports.tool import ToolOutcome
 from travois.ports.world import ActivityShown, TerminalSignal, UserWarned
+
+with lazy_imports():
+    from travois.core import tool_conversions
+
 
 HOOK_MODE_NAMES = {
     "accept-edits": "acceptEdits",
@@ -259,9 +264,7 @@ def _split_hook_inputs(call: Call) -> list[object]:
     patch = as_object(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
         return [given]
-    from travois.core.tool_conversions import list_patched_files  # it imports shlex
-
-    paths = list(dict.fromkeys(path for _, path in list_patched_files(patch)))
+    paths = list(dict.fromkeys(path for _, path in tool_conversions.list_patched_files(patch)))
     return [{**as_object(given), "file_path": path, "file_paths": paths} for path in paths] or [
         given
     ]

@@ -20,6 +20,7 @@ from travois.compat import claude
 from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import as_list, as_object, as_string
+from travois.lazy_imports import lazy_imports
 from travois.permissions.masking import find_likely_secrets, register_secrets
 from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import read_plain_text
@@ -32,6 +33,11 @@ from travois.settings.validate import SettingsLevel, is_json_array, is_settings_
 
 if TYPE_CHECKING:
     from travois.mcp.tools import McpServerConfig, ToolLoading
+
+with lazy_imports():
+    import tomllib
+
+    from travois.mcp import tools
 
 
 # What an entry that names a server means, whoever's words it is in.
@@ -63,10 +69,8 @@ class McpServerEntry(msgspec.Struct, frozen=True):
 
 def build_server_config(
     entry: McpServerEntry, where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
-) -> McpServerConfig:
+) -> tools.McpServerConfig:
     """Build a server's configuration from an entry in any agent's format; raises ValueError."""
-    from travois.mcp.tools import McpServerConfig
-
     tree = entry.tree
 
     place = {"CLAUDE_PROJECT_DIR": where.root, "workspaceFolder": where.root}
@@ -90,7 +94,7 @@ def build_server_config(
         notices.append(f"{entry.origin}: server {entry.name}: required has no effect here")
     base = where.home.path if entry.level == "user" else where.cwd
     start, limit = _read_timeouts(tree, environ)
-    return McpServerConfig(
+    return tools.McpServerConfig(
         entry.name,
         "stdio" if argv else _transport_kind(tree, entry.origin),
         origin=entry.origin,
@@ -528,9 +532,7 @@ def _parse_config(data: bytes, path: Path, notices: list[str]) -> Json:
 
 def _parse_toml(text: str) -> object:
     """Parse a TOML configuration of MCP servers."""
-    from tomllib import loads  # few have such a file, and all would wait for it
-
-    return loads(text)
+    return tomllib.loads(text)
 
 
 def _is_enabled(tree: Json) -> bool:

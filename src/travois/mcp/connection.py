@@ -18,6 +18,7 @@ import msgspec
 
 from travois.core.display_text import escape_invisible
 from travois.files.openat import make_folders
+from travois.lazy_imports import lazy_imports
 from travois.mcp.oauth import TokenStore
 from travois.mcp.remote import answer_elicitation, connect_remote, run_headers_helper
 from travois.mcp.sdk import (
@@ -60,6 +61,13 @@ if TYPE_CHECKING:
 
     from mcp import Client
 
+with lazy_imports():
+    import mcp_types
+    from mcp.shared import message as shared_message
+
+    import mcp
+    from travois.mcp import oauth_provider
+
 
 # Talking with a server that is a program: a message on each line, and nothing without bounds.
 
@@ -83,10 +91,8 @@ async def open_stdio_streams(
     start: Callable[[], StdioConnection], *, ended: anyio.Event
 ) -> AsyncGenerator[TransportStreams]:
     """Open a program's streams for the MCP SDK; `ended` is set when its output ends."""
-    from mcp.shared.message import SessionMessage
-
-    bring, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, take = anyio.create_memory_object_stream[SessionMessage](0)
+    bring, read = anyio.create_memory_object_stream[shared_message.SessionMessage | Exception](0)
+    write, take = anyio.create_memory_object_stream[shared_message.SessionMessage](0)
     talk = start()
     try:
         async with anyio.create_task_group() as group:
@@ -118,13 +124,12 @@ async def _forward_messages(
         bring.close()
 
 
-def _parse_message(line: bytes) -> SessionMessage | None:
+def _parse_message(line: bytes) -> shared_message.SessionMessage | None:
     """Parse one JSON-RPC line of an MCP server; None if it is invalid."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return shared_message.SessionMessage(
+            mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        )
     except (ValueError, RecursionError):
         return None
 
@@ -515,9 +520,7 @@ class McpConnection(McpLifecycle):
         return late if scope.cancelled_caught else self._describe_end()
 
     async def _run_client(self, mode: str, scope: anyio.CancelScope) -> None:
-        from mcp import Client
-
-        client = Client(
+        client = mcp.Client(
             await self._open_transport(),
             mode=mode,
             list_roots_callback=self._list_roots,
@@ -590,27 +593,21 @@ class McpConnection(McpLifecycle):
 
     async def _announce_folders(self, client: Client) -> None:
         """Notify the server of each folder change, where the protocol has sessions."""
-        from mcp_types import RootsListChangedNotification
-
         while True:
             await self._moved.wait()
             self._moved = anyio.Event()
             with suppress(*sdk_errors()):
-                await client.session.send_notification(RootsListChangedNotification())
+                await client.session.send_notification(mcp_types.RootsListChangedNotification())
 
     async def _list_roots(self, context: object) -> Any:
-        from mcp_types import ListRootsResult, Root
-
-        return ListRootsResult(
-            roots=[Root.model_validate({"uri": Path(f).as_uri()}) for f in self._folders]
+        return mcp_types.ListRootsResult(
+            roots=[mcp_types.Root.model_validate({"uri": Path(f).as_uri()}) for f in self._folders]
         )
 
     async def _on_elicitation(self, context: object, params: Any) -> Any:
         """Put a server's question to the person for whose call it works."""
-        from mcp_types import ElicitResult
-
         if not self._calls:
-            return ElicitResult(action="cancel")
+            return mcp_types.ElicitResult(action="cancel")
         running = self._calls[-1]
         running.scope.deadline = float("inf")
         try:
@@ -629,9 +626,11 @@ class McpConnection(McpLifecycle):
             return open_stdio_streams(
                 lambda: around.processes.connect_stdio(command, log=log.append), ended=self._ended
             )
-        from travois.mcp.oauth_provider import StoredLoginProvider
-
-        auth = StoredLoginProvider(server, self._tokens) if self._tokens.path.exists() else None
+        auth = (
+            oauth_provider.StoredLoginProvider(server, self._tokens)
+            if self._tokens.path.exists()
+            else None
+        )
         headers = await run_headers_helper(server, around.processes) if server.helper else {}
         return connect_remote(
             server,

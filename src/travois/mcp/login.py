@@ -16,13 +16,22 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
+from travois.lazy_imports import lazy_imports
 from travois.mcp.oauth import CALLBACK_PORT, PendingTokenStore
 from travois.mcp.remote import connect_remote
 from travois.mcp.sdk import describe_error, load_sdk, sdk_errors
 from travois.mcp.tools import McpServerConfig
 
 if TYPE_CHECKING:
-    from mcp.shared.auth import AuthorizationCodeResult
+    pass
+
+with lazy_imports():
+    from mcp.client import auth as client_auth
+    from mcp.shared import auth as shared_auth
+
+    import mcp
+    from travois.mcp import oauth_provider
+
 
 LOGIN_TIMEOUT_SECONDS = 300.0
 LOGIN_TIMEOUT_ERROR = "nobody completed the login within five minutes"
@@ -53,15 +62,12 @@ async def log_in_to_server(
 
 async def _run_login(server: McpServerConfig, folder: Path, show: Callable[[str], None]) -> None:
     """Log in to an MCP server by OAuth and store the tokens."""
-    from mcp import Client
-    from travois.mcp.oauth_provider import StoredLoginProvider
-
     async with listen_for_callback(server, show) as door:
         kept = PendingTokenStore(folder, server)
-        auth = StoredLoginProvider(
+        auth = oauth_provider.StoredLoginProvider(
             server, kept, port=door.port, show=door.open_login_page, code=door.wait_for_code
         )
-        async with Client(connect_remote(server, auth=auth)):
+        async with mcp.Client(connect_remote(server, auth=auth)):
             return
 
 
@@ -77,11 +83,11 @@ class LoginCallback:
 
     async def open_login_page(self, url: str) -> None:
         """Show the login page and open it in a browser; refuse one that is not encrypted."""
-        from mcp.client.auth import OAuthFlowError
-
         there = urlsplit(url)
         if there.scheme != "https" and there.hostname not in LOOPBACK_HOSTS:
-            raise OAuthFlowError(f"its login page is not secure: {there.scheme}://{there.netloc}")
+            raise client_auth.OAuthFlowError(
+                f"its login page is not secure: {there.scheme}://{there.netloc}"
+            )
         self._state = parse_qs(there.query).get("state", [""])[0]
         self._show(f"Open this page to log in:\n{url}")
         if sys.platform == "darwin" or any(os.environ.get(name) for name in DISPLAY_VARIABLES):
@@ -108,17 +114,14 @@ class LoginCallback:
             self._brought = brought
             self._came.set()
 
-    async def wait_for_code(self) -> AuthorizationCodeResult:
+    async def wait_for_code(self) -> shared_auth.AuthorizationCodeResult:
         """Wait for the authorization code that the browser brings back."""
-        from mcp.client.auth import OAuthFlowError
-        from mcp.shared.auth import AuthorizationCodeResult
-
         await self._came.wait()
         brought = self._brought
         if "code" not in brought:
             why = brought.get("error_description") or brought.get("error", "no reason given")
-            raise OAuthFlowError(f"the server refused the login: {why}")
-        return AuthorizationCodeResult(
+            raise client_auth.OAuthFlowError(f"the server refused the login: {why}")
+        return shared_auth.AuthorizationCodeResult(
             code=brought["code"], state=brought.get("state"), iss=brought.get("iss")
         )
 

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import make_folders
+from travois.lazy_imports import lazy_imports
 from travois.mcp.tools import McpServerConfig
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+with lazy_imports():
+    from mcp.shared import auth
+
 
 CALLBACK_PORT = 8976
 """The default local port of the login callback."""
@@ -44,12 +49,10 @@ class TokenStore:
         self.path = folder / f"{name}.json"
         self._known = server.client
 
-    async def get_tokens(self) -> OAuthToken | None:
+    async def get_tokens(self) -> auth.OAuthToken | None:
         """Return the tokens, if there are any."""
-        from mcp.shared.auth import OAuthToken
-
         kept = bytes(self._read().tokens)
-        return None if kept == b"null" else OAuthToken.model_validate_json(kept)
+        return None if kept == b"null" else auth.OAuthToken.model_validate_json(kept)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store the tokens."""
@@ -57,14 +60,14 @@ class TokenStore:
             msgspec.structs.replace(self._read(), tokens=_to_raw_json(tokens.model_dump_json()))
         )
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
+    async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
         """Return our client registration: configured by the server's owner, or registered by us."""
-        from mcp.shared.auth import OAuthClientInformationFull
-
         if self._known:
-            return OAuthClientInformationFull.model_validate(self._known)
+            return auth.OAuthClientInformationFull.model_validate(self._known)
         kept = bytes(self._read().client)
-        return None if kept == b"null" else OAuthClientInformationFull.model_validate_json(kept)
+        return (
+            None if kept == b"null" else auth.OAuthClientInformationFull.model_validate_json(kept)
+        )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store our client registration."""

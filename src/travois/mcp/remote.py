@@ -13,6 +13,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.json import as_list, as_object, as_string
 from travois.hooks.events import Elicitation, ElicitationResult
 from travois.hooks.output import HookDecision
+from travois.lazy_imports import lazy_imports
 from travois.mcp.oauth import login_hint
 from travois.mcp.tools import McpServerConfig
 from travois.ports.world import Choice, ChoiceOption, Command, Env, Processes, UnansweredQuestion
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from travois.mcp.oauth_provider import StoredLoginProvider
 
     ElicitedValue = str | int | float | bool | list[str] | None
+
+with lazy_imports():
+    import mcp_types
+    from mcp.client import sse as client_sse
+    from mcp.client import streamable_http
+    from mcp.shared import _httpx_utils
 
 
 REFUSED_STATUSES = frozenset((401, 403))
@@ -50,10 +57,6 @@ async def connect_remote(
 
     `forgotten` is called when it knows nothing of us any more, `ended` when its line is cut.
     """
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
     told = {**server.headers, **(headers or {})}
 
     async def check_status(response: httpx2.Response) -> None:
@@ -73,18 +76,18 @@ async def connect_remote(
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        made = create_mcp_http_client(headers, timeout, auth)
+        made = _httpx_utils.create_mcp_http_client(headers, timeout, auth)
         made.event_hooks = {"response": [check_status]}
         return made
 
     if server.kind == "sse":
-        sse = sse_client(server.url, told, httpx_client_factory=create_client, auth=auth)
+        sse = client_sse.sse_client(server.url, told, httpx_client_factory=create_client, auth=auth)
         async with sse as (read, write), _watch_stream_end(read, ended) as heard:
             yield heard, write
         return
     async with (
         create_client(told, auth=auth) as http,
-        streamable_http_client(server.url, http_client=http) as (read, write),
+        streamable_http.streamable_http_client(server.url, http_client=http) as (read, write),
     ):
         yield read, write
 
@@ -149,20 +152,16 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     return _answer_from_hooks(await env.fire_hooks(told)) or given
 
 
-def _answer_from_hooks(heard: HookDecision) -> ElicitResult | None:
+def _answer_from_hooks(heard: HookDecision) -> mcp_types.ElicitResult | None:
     """Return the elicitation answer that hooks give in the user's place, if any."""
-    from mcp_types import ElicitResult
-
     if heard.block:
-        return ElicitResult(action="decline")
+        return mcp_types.ElicitResult(action="decline")
     content = msgspec.json.decode(heard.content) if heard.content else None
-    return ElicitResult(action=heard.action, content=content) if heard.action else None
+    return mcp_types.ElicitResult(action=heard.action, content=content) if heard.action else None
 
 
-async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
+async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> mcp_types.ElicitResult:
     """Put an elicitation to the user; if nobody answers, it counts as cancelled."""
-    from mcp_types import ElicitResult
-
     fields = (
         {}
         if params.mode == "url"
@@ -185,12 +184,12 @@ async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> Eli
         for start in range(0, len(choices), MAX_QUESTIONS_AT_ONCE):
             answers += await env.choose(tuple(choices[start : start + MAX_QUESTIONS_AT_ONCE]))
     except UnansweredQuestion:
-        return ElicitResult(action="cancel")
+        return mcp_types.ElicitResult(action="cancel")
     if DECLINE_LABEL in answers:
-        return ElicitResult(action="decline")
+        return mcp_types.ElicitResult(action="decline")
     pairs = zip(fields.items(), answers, strict=False)
     values = {name: _convert_answer(as_object(shape), answer) for (name, shape), answer in pairs}
-    return ElicitResult(action="accept", content=values if params.mode != "url" else None)
+    return mcp_types.ElicitResult(action="accept", content=values if params.mode != "url" else None)
 
 
 def _field_choice(head: str, name: str, shape: dict[str, object]) -> Choice:

@@ -10,12 +10,20 @@ import anyio
 import msgspec
 
 from travois.core.display_text import escape_invisible
+from travois.lazy_imports import lazy_imports
 from travois.mcp.tools import McpPrompt, McpToolOffer
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp import Client
+
+with lazy_imports():
+    import httpx2
+    import mcp_types
+    from mcp.client import auth
+    from mcp.shared import exceptions
+
 
 MAX_LIST_PAGES = 50
 """Maximum pages requested of one list."""
@@ -39,13 +47,9 @@ def load_sdk() -> str:
 
 def sdk_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that an MCP server or its transport can raise in the SDK."""
-    import httpx2
-    from mcp.client.auth import OAuthFlowError
-    from mcp.shared.exceptions import MCPError
-
     ways = (OSError, RuntimeError, ValueError, RecursionError, TimeoutError)
     streams = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-    return (MCPError, OAuthFlowError, httpx2.HTTPError, *ways, *streams)
+    return (exceptions.MCPError, auth.OAuthFlowError, httpx2.HTTPError, *ways, *streams)
 
 
 def find_root_cause(error: BaseException) -> BaseException:
@@ -65,22 +69,19 @@ def describe_error(error: BaseException) -> str:
 
 def is_connection_closed(error: BaseException) -> bool:
     """Return whether an error means that the connection to the MCP server is closed."""
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import CONNECTION_CLOSED
-
     first = find_root_cause(error)
-    if isinstance(first, MCPError):
-        return first.error.code == CONNECTION_CLOSED
+    if isinstance(first, exceptions.MCPError):
+        return first.error.code == mcp_types.CONNECTION_CLOSED
     return isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError)
 
 
 def may_have_run(error: BaseException) -> bool:
     """Return whether a failed MCP request may have taken effect all the same."""
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import INTERNAL_ERROR, PARSE_ERROR
-
     first = find_root_cause(error)
-    return not isinstance(first, MCPError) or first.error.code in (INTERNAL_ERROR, PARSE_ERROR)
+    return not isinstance(first, exceptions.MCPError) or first.error.code in (
+        mcp_types.INTERNAL_ERROR,
+        mcp_types.PARSE_ERROR,
+    )
 
 
 def is_undelivered_call(error: BaseException) -> bool:
@@ -88,8 +89,6 @@ def is_undelivered_call(error: BaseException) -> bool:
 
     That a request after it found nobody, as one for changes does, says nothing of the call.
     """
-    import httpx2
-
     found = find_root_cause(error)
     if not isinstance(found, httpx2.ConnectError | httpx2.ConnectTimeout):
         return False

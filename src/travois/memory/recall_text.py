@@ -16,9 +16,14 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
+from travois.lazy_imports import lazy_imports
 from travois.memory.memory import Memory
 from travois.prompt.environment import escape_line
 from travois.prompt.instruction_text import count_fitting_lines
+
+with lazy_imports():
+    from travois.memory import similarity
+
 
 RECALLED_TAG = "<memories>"
 INDEX_TAG = "<memory-index>"
@@ -124,10 +129,8 @@ def _is_usage_manual(memory: Memory, used: set[str]) -> bool:
     """Return whether a memory only explains how to use a tool that is already in use."""
     if memory.type not in ("reference", "project"):
         return False
-    from travois.memory.similarity import content_words  # only who remembers something waits for it
-
     text = f"{memory.description}\n{memory.body}"
-    about = content_words(f"{memory.name.replace('-', ' ')} {memory.description}")
+    about = similarity.content_words(f"{memory.name.replace('-', ' ')} {memory.description}")
     return bool(re.search(USAGE_WORDS, text) and about & used) and not re.search(
         WARNING_WORDS, text
     )

@@ -9,6 +9,7 @@ from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
+from travois.lazy_imports import lazy_imports
 from travois.memory.folder import FileStamp
 from travois.memory.history import MemoryArchive
 from travois.memory.memory import Memory
@@ -18,6 +19,10 @@ from travois.search.database import SearchCandidate, SearchDocument
 
 if TYPE_CHECKING:
     from travois.search.index import SearchIndex
+
+with lazy_imports():
+    import sqlite3
+
 
 MIN_COSINE_WITH_WORDS = 0.16
 """Least cosine of a memory that shares words with the query."""
@@ -46,8 +51,6 @@ class MemorySearch:
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Return relevant memories, best first; an empty result if none is relevant."""
-        import sqlite3
-
         if self._index is not None:
             try:
                 return self._search_index(self._index, text, limit=limit)
@@ -67,8 +70,6 @@ class MemorySearch:
 
     def _query_index(self, ask: Callable[[SearchIndex], int]) -> int:
         """Query the index; return 0 if it fails, because search works without it."""
-        import sqlite3
-
         try:
             return ask(self._index) if self._index is not None else 0
         except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.display_text import split_names
+from travois.lazy_imports import lazy_imports
 from travois.permissions import paths
 from travois.permissions.access import Access
 from travois.permissions.catastrophic import describe_catastrophe, is_device
@@ -36,6 +37,11 @@ from travois.permissions.rules import (
 from travois.permissions.sandbox_profile import TMP_FOLDERS
 from travois.permissions.shell.judge import plan_command as plan_command
 from travois.permissions.shell.plan import CommandPlan, CommandStep
+
+with lazy_imports():
+    from travois.permissions import git_config
+    from travois.permissions.shell import families
+
 
 PermissionMode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 PERMISSION_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
@@ -182,15 +188,13 @@ def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
 
 def _changes_something(guard: Permissions, use: ToolUse) -> bool:
     """Return whether a tool call certainly changes something, so that plan mode must not run it."""
-    from travois.permissions.shell.families import changes_repository
-
     if any(access.kind in ("tell", "leave") for access in use.accesses):
         return True
     written = (access for access in use.touched if access.kind == "write")
     if ("sandbox", "write") in use.params or any(not _is_scratch(guard, a) for a in written):
         return True
     steps = (step for plan in use.plans for step in plan.steps)
-    return any(map(changes_repository, steps)) or bool(_find_catastrophe(guard, use))
+    return any(map(families.changes_repository, steps)) or bool(_find_catastrophe(guard, use))
 
 
 def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
@@ -230,9 +234,7 @@ def _git_key_that_runs_programs(step: CommandStep) -> str:
     """Return the git setting that a tool call sets and that may start a program; else empty."""
     if step.name != "git":
         return ""
-    from travois.permissions.git_config import find_program_key
-
-    return find_program_key(step)
+    return git_config.find_program_key(step)
 
 
 def _needs_user_approval(guard: Permissions, access: Access) -> bool:

@@ -11,10 +11,15 @@ from typing import Literal
 import msgspec
 
 from travois.core.display_text import INVISIBLE_PATTERN, split_names
+from travois.lazy_imports import lazy_imports
 from travois.permissions import hosts, paths
 from travois.permissions.access import Access
 from travois.permissions.shell import rough
 from travois.permissions.shell.plan import CommandPlan, CommandStep
+
+with lazy_imports():
+    from travois.permissions.shell import families
+
 
 RuleEffect = Literal["allow", "ask", "deny"]
 RULE_EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
@@ -247,9 +252,7 @@ def rule_covers_step(rule: PermissionRule, step: CommandStep) -> bool:
         return any(what in step.texts for what in rule_wordings(rule.what))
     if step.needs != "rule" and not step.edits and not _names_all_words(rule.what, step.named):
         return False
-    from travois.permissions.shell.families import adds_destination  # not needed at the start
-
-    if adds_destination(rule.what, step):
+    if families.adds_destination(rule.what, step):
         return False
     fitting = (
         (what, t)
@@ -374,9 +377,7 @@ def _plan_may_run(what: str, plan: CommandPlan) -> bool:
 
 def _plan_runs_input(plan: CommandPlan) -> bool:
     """Return whether a program of a command line runs its standard input as code."""
-    from travois.permissions.shell.families import runs_its_input  # not needed at the start
-
-    return any(runs_its_input(step.argv) for step in plan.steps)
+    return any(families.runs_its_input(step.argv) for step in plan.steps)
 
 
 @lru_cache(maxsize=2048)

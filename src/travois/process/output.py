@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from anyio import Event
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.secrets import Secrets
 from travois.ports.world import CapturedOutput
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
+
+with lazy_imports():
+    import asyncio
 
 
 # Outputs too large for memory, in files without our secrets.
@@ -214,8 +218,6 @@ class PipeDrain:
         ended: Callable[[], None],
         buffer: bytearray,
     ) -> None:
-        from asyncio import get_running_loop
-
         self.open = True
         self.sink = sink
         self.rest = 0.0
@@ -225,7 +227,7 @@ class PipeDrain:
         self._buffer = buffer
         self._pause: TimerHandle | None = None
         self._held = False
-        self._loop = get_running_loop()
+        self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self.read_available)
 

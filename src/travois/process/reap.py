@@ -14,6 +14,12 @@ from typing import NamedTuple
 
 import anyio
 
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import ctypes
+
+
 JOB_MARK_VARIABLE = "TRAVOIS_JOB"
 """The variable that contains the marks, those of an outer harness before our own."""
 KILL_TIMEOUT_SECONDS = 3.0
@@ -174,8 +180,6 @@ class Orphans:
 def adopt_orphans() -> None:
     """Become the parent of processes that our descendants leave behind (Linux only)."""
     if HAS_PROC:
-        import ctypes
-
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

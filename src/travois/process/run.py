@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.secrets import collect_secrets
 from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process.environment import build_child_environment, build_minimal_environment
@@ -33,12 +34,18 @@ from travois.sandbox.guard.session import SessionGuards
 if TYPE_CHECKING:
     from socket import socket
 
-    from travois.process.job import ChildProcess, LocalJob, StdioConnection
+    from travois.process.job import ChildProcess, LocalJob
     from travois.sandbox.loopback import SessionNetwork
     from travois.sandbox.network import NetworkProxy
     from travois.sandbox.overlay import Overlay
     from travois.sandbox.probe import SandboxSupport
-    from travois.sandbox.wrap import SandboxUnavailable
+
+with lazy_imports():
+    from travois.process import job as process_job
+    from travois.process import spawn
+    from travois.sandbox import bwrap, loopback, overlay, wrap
+    from travois.sandbox import network as sandbox_network
+
 
 END_GRACE_SECONDS = 0.4
 """Seconds that a program may take to end by itself after SIGTERM."""
@@ -105,8 +112,6 @@ class LocalProcesses:
 
     async def run_attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its profile may write; raises OSError without one."""
-        from travois.sandbox import overlay
-
         assert command.cage is not None, "an attempt needs a sandbox profile"
         if self._walls is None or self._walls.kind != "full":
             raise OSError(errno.ENOTSUP, "trying a command in a copy needs namespaces")
@@ -130,15 +135,13 @@ class LocalProcesses:
         late: Callable[[ChildProcess], ProcessResult] | None = None,
     ) -> ProcessResult:
         """Run to the end; retry without the sockets that vanished while the sandbox was built."""
-        from travois.sandbox.wrap import SandboxUnavailable
-
         await self._guarding.prepare(command.cage)
         while True:
             try:
                 return await self._wait_for_end(
                     begin(command), timeout=timeout, reader=reader, late=late
                 )
-            except SandboxUnavailable:
+            except wrap.SandboxUnavailable:
                 if (fewer := _without_stale_sockets(command)) is None:
                     raise
                 command = fewer
@@ -204,12 +207,10 @@ class LocalProcesses:
         job = self._register_job(name(), command, child)
         return ProcessResult(0, said, CapturedOutput(b"", b"", 0), job=job.id)
 
-    def _register_job(self, id: str, command: Command, child: ChildProcess) -> LocalJob:
-        from travois.process.job import LocalJob
-
+    def _register_job(self, id: str, command: Command, child: ChildProcess) -> process_job.LocalJob:
         assert id not in self._jobs, f"job {id} already exists"
         child.when_done = lambda: self._on_job_end(child)
-        job = LocalJob(
+        job = process_job.LocalJob(
             id, command, child=child, end=self._end_child, inside=self._find_program_pids
         )
         self._jobs[id] = job
@@ -220,14 +221,14 @@ class LocalProcesses:
         found = set(find_process_tree(child.mark, self._find_root_pids(child)))
         return found - {child.pid} if child.fenced else found
 
-    def connect_stdio(self, command: Command, *, log: Callable[[bytes], None]) -> StdioConnection:
+    def connect_stdio(
+        self, command: Command, *, log: Callable[[bytes], None]
+    ) -> process_job.StdioConnection:
         """Start a program to talk with over pipes; `log` gets its standard error."""
-        from travois.process.job import StdioConnection
-
         line: list[tuple[int, int]] = []
         child = self._start_child(replace(command, talks=True, keep=0), watch=log, line=line.append)
         child.throttle()
-        return StdioConnection(*line[0], child, end=self._end_child)
+        return process_job.StdioConnection(*line[0], child, end=self._end_child)
 
     def export_variable(self, name: str, value: str) -> None:
         """Set one more variable for programs started from here on."""
@@ -276,11 +277,8 @@ class LocalProcesses:
         is_read: bool = False,
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
-    ) -> ChildProcess:
+    ) -> process_job.ChildProcess:
         """Start a program with its mark, its sandbox and the readers of its output."""
-        from travois.process.job import ChildProcess
-        from travois.process.spawn import SpawnContext, spawn_process
-
         self._children = {c for c in self._children if c.status is None or not c.is_silent}
         # Changes of programs that ended are undone before the next one can act on them.
         self._guarding.check_children(self._is_tree_gone)
@@ -292,7 +290,7 @@ class LocalProcesses:
         mark = f"{self._mark}-{self._count}-"
         environ = build_minimal_environment(self._environ) if command.talks else self._environ
         marked = {**environ, JOB_MARK_VARIABLE: self._outer + mark}
-        surroundings = SpawnContext(
+        surroundings = spawn.SpawnContext(
             marked,
             self._walls,
             self._get_network,
@@ -303,11 +301,11 @@ class LocalProcesses:
         )
         if not self._orphans.sessions:
             adopt_orphans()  # first, or orphans of a program that ends quickly would go to init
-        started = spawn_process(command, surroundings)
+        started = spawn.spawn_process(command, surroundings)
         if line is not None:
             line(started.line)
         spool = OutputSpool(command.whole, self._secrets) if command.whole else None
-        kept = partial(ChildProcess, keep=command.keep, spool=spool, is_read=is_read)
+        kept = partial(process_job.ChildProcess, keep=command.keep, spool=spool, is_read=is_read)
         child = kept(started, mark, buffer=self._buffer, watch=watch)
         self._children.add(child)
         self._guarding.watch_child(child)
@@ -344,11 +342,9 @@ class LocalProcesses:
         unknown = {pid for pid, session in orphans.items() if session not in self._started}
         return {pid for pid in unknown if not has_mark(pid, self._mark)}
 
-    def _get_network(self) -> NetworkProxy:
+    def _get_network(self) -> sandbox_network.NetworkProxy:
         """Return the proxy for programs with allowed hosts, created when one first needs it."""
-        from travois.sandbox.network import NetworkProxy
-
-        self._network = self._network or NetworkProxy()
+        self._network = self._network or sandbox_network.NetworkProxy()
         return self._network
 
     def _prefer_session_network(self, command: Command) -> Command:
@@ -362,17 +358,15 @@ class LocalProcesses:
 
     def _find_session_ports(self) -> tuple[int, ...]:
         """Return the listening ports of the session's servers, in its own network."""
-        from travois.sandbox.loopback import find_listening_ports
-
         running = (child for child in self._children if child.status is None)
-        looks = (find_listening_ports(child.pid) for child in running if child.shares_network)
+        looks = (
+            loopback.find_listening_ports(child.pid) for child in running if child.shares_network
+        )
         return next(filter(None, looks), ())
 
-    def _get_session_network(self) -> SessionNetwork:
+    def _get_session_network(self) -> loopback.SessionNetwork:
         """Return the network that commands without the machine's share."""
-        from travois.sandbox.loopback import SessionNetwork
-
-        self._loopback = self._loopback or SessionNetwork()
+        self._loopback = self._loopback or loopback.SessionNetwork()
         return self._loopback
 
     def _release_child(self, child: ChildProcess) -> tuple[int, ...]:
@@ -445,23 +439,21 @@ class LocalProcesses:
 
 def _without_stale_sockets(command: Command) -> Command | None:
     """Return the command without sockets that have vanished since; None if none has."""
-    from travois.sandbox.bwrap import list_unix_sockets
-
     assert command.cage is not None, "only a sandbox can fail to be built"
     before = command.cage.sockets
-    there = list_unix_sockets() if before is None else tuple(filter(os.path.exists, before))
+    there = bwrap.list_unix_sockets() if before is None else tuple(filter(os.path.exists, before))
     if there == before:
         return None
     return replace(command, cage=replace(command.cage, sockets=there))
 
 
-def _sandbox_build_error(child: ChildProcess) -> SandboxUnavailable:
+def _sandbox_build_error(child: ChildProcess) -> wrap.SandboxUnavailable:
     """Build the error for a sandbox that could not be built, with the last line of its output."""
-    from travois.sandbox.wrap import SandboxUnavailable
-
     said = child.errors.to_captured().head_and_tail() or child.output.to_captured().head_and_tail()
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
-    return SandboxUnavailable(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
+    return wrap.SandboxUnavailable(
+        errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}"
+    )
 
 
 def _exit_status(child: ChildProcess) -> int:

@@ -14,9 +14,14 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.models import ApiProtocol, ModelCard, ModelQuirk, Price
+from travois.lazy_imports import lazy_imports
 from travois.providers.clouds import CloudPlatform
 from travois.providers.http.tls import LOOPBACK_HOST
 from travois.providers.sigv4 import AwsCredentials, read_aws_credentials
+
+with lazy_imports():
+    import difflib
+
 
 # On which terms models may be used, as the user or the machine's administrator says.
 
@@ -509,9 +514,9 @@ def _suggest_names(name: str, known: Catalog) -> str:
 
 def find_close_names(word: str, among: list[str]) -> list[str]:
     """Find names that were probably meant; one that contains the word counts too."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=MIN_NAME_SIMILARITY)
+    near = difflib.get_close_matches(
+        word.lower(), among, n=MAX_SUGGESTIONS, cutoff=MIN_NAME_SIMILARITY
+    )
     part = [id for id in among if len(word) > 2 and word.lower() in id.lower()]
     return list(dict.fromkeys((*near, *part)))[:MAX_SUGGESTIONS]
 

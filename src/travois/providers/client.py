@@ -11,6 +11,7 @@ import anyio
 from msgspec.structs import replace
 
 from travois.core.models import ModelCard
+from travois.lazy_imports import lazy_imports
 from travois.permissions.masking import register_secrets
 from travois.providers.catalog import Catalog, ModelEndpoint
 from travois.providers.clouds import adapt_request_for_cloud
@@ -19,6 +20,12 @@ from travois.providers.replies import ApiError, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.providers.sigv4 import SigningScope, sign_aws_request
 from travois.version import __version__
+
+with lazy_imports():
+    import subprocess
+
+    from travois.providers import discovery, errors, stream_reader
+
 
 # A key that a command of the user's prints, asked for again when it is old or refused.
 
@@ -59,12 +66,10 @@ class ApiKeyCommand:
         return worn
 
     async def _run_command(self) -> str:
-        from subprocess import DEVNULL
-
         line = ("/bin/sh", "-c", self._command)
         try:
             with anyio.fail_after(KEY_HELPER_TIMEOUT):
-                done = await anyio.run_process(line, check=False, stdin=DEVNULL)
+                done = await anyio.run_process(line, check=False, stdin=subprocess.DEVNULL)
         except TimeoutError:
             raise ApiError(
                 "auth", f"apiKeyHelper did not finish within {KEY_HELPER_TIMEOUT:g} s"
@@ -117,9 +122,9 @@ class HttpModel:
                 yield events
         except ApiError as problem:
             if problem.kind in EXPLAINED_KINDS:
-                from travois.providers.discovery import explain_api_error
-
-                await explain_api_error(problem, self._model, self._endpoint, known=self._known)
+                await discovery.explain_api_error(
+                    problem, self._model, self._endpoint, known=self._known
+                )
             raise
 
     @asynccontextmanager
@@ -152,10 +157,11 @@ class HttpModel:
     async def _read_deltas(
         self, response: HttpResponse, size: int
     ) -> AsyncGenerator[StreamDelta | Reply]:
-        from travois.providers.stream_reader import create_reply_reader
-
         surface = self._endpoint.surface
-        reading, broken = create_reply_reader(self._model, size=size, surface=surface), None
+        reading, broken = (
+            stream_reader.create_reply_reader(self._model, size=size, surface=surface),
+            None,
+        )
         spoke = anyio.current_time()
         try:
             async for chunk in response.chunks:
@@ -184,15 +190,13 @@ class HttpModel:
         return now if deltas else last
 
     async def _error_of_response(self, response: HttpResponse) -> ApiError:
-        from travois.providers.errors import parse_error_response
-
         where = response.headers.get("location", "")
         if 300 <= response.status < 400 and where:
             what = f"the server redirects to {where}: set the base URL to that address"
             return ApiError(
                 "invalid", what, status=response.status, request=_request_id_of(response)
             )
-        found = parse_error_response(
+        found = errors.parse_error_response(
             response.status,
             response.headers,
             body=await _read_error_body(response),

@@ -13,8 +13,13 @@ from travois.core.facts import Epoch
 from travois.core.legality import find_send_blocker
 from travois.core.models import CONTEXT_EDITING_BETA
 from travois.core.view import View, ViewItem
+from travois.lazy_imports import lazy_imports
 from travois.providers.anthropic_extras import add_beta_header, encode_context_edits
 from travois.providers.request import PrefixBreak, ProtocolEncoder, Request, RequestPart
+
+with lazy_imports():
+    from travois.providers import anthropic, gemini, ollama, openai_chat, openai_responses
+
 
 DIGEST_BYTES = 16
 LARGE_BLOCK_BYTES = 31 << 20
@@ -147,25 +152,15 @@ def _create_protocol_encoder(epoch: Epoch, fetch: Callable[[str], bytes]) -> Pro
     protocol = epoch.model.protocol
     match protocol:
         case "anthropic":
-            from travois.providers.anthropic import AnthropicEncoder
-
-            return AnthropicEncoder(epoch, fetch)
+            return anthropic.AnthropicEncoder(epoch, fetch)
         case "chat":
-            from travois.providers.openai_chat import ChatEncoder
-
-            return ChatEncoder(epoch, fetch)
+            return openai_chat.ChatEncoder(epoch, fetch)
         case "responses":
-            from travois.providers.openai_responses import ResponsesEncoder
-
-            return ResponsesEncoder(epoch, fetch)
+            return openai_responses.ResponsesEncoder(epoch, fetch)
         case "gemini":
-            from travois.providers.gemini import GeminiEncoder
-
-            return GeminiEncoder(epoch, fetch)
+            return gemini.GeminiEncoder(epoch, fetch)
         case "ollama":
-            from travois.providers.ollama import OllamaEncoder
-
-            return OllamaEncoder(epoch, fetch)
+            return ollama.OllamaEncoder(epoch, fetch)
         case _:
             assert_never(protocol)
 

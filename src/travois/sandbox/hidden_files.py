@@ -15,8 +15,13 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside, normalize_path
 from travois.permissions.sandbox_profile import TMP_FOLDERS
+
+with lazy_imports():
+    import pwd
+
 
 PACKAGE_FOLDER = str(Path(__file__).absolute().parents[1])
 SYSTEM_FOLDERS = frozenset(
@@ -67,9 +72,7 @@ def find_home_folders() -> tuple[str, ...]:
     """Return the user's home folders, according to the environment and to the system."""
     found = [os.path.realpath(os.path.expanduser("~"))]
     with suppress(ImportError, KeyError):
-        from pwd import getpwuid
-
-        found.append(os.path.realpath(getpwuid(os.getuid()).pw_dir))
+        found.append(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
     return tuple(dict.fromkeys(path for path in found if not _is_system_folder(path)))
 
 

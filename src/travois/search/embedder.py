@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import make_folders
+from travois.lazy_imports import lazy_imports
 from travois.search.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from travois.search.minilm import MiniLmNet
+
+with lazy_imports():
+    import numpy
+
+    from travois.search import minilm
 
 
 # Word pieces with fixed meanings: what MiniLM says of a text, nearly, as a sum of a small
@@ -127,10 +132,8 @@ def find_weights_problem(
     return ""
 
 
-def read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
+def read_safetensors(path: Path) -> dict[str, NDArray[numpy.float32]]:
     """Read the tensors of a safetensors file without copying them."""
-    import numpy as np
-
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -139,7 +142,9 @@ def read_safetensors(path: Path) -> dict[str, NDArray[np.float32]]:
     tensors = {name: msgspec.json.decode(raw, type=TensorEntry) for name, raw in head.items()}
     whole = memoryview(data)[start:]
     return {
-        name: np.frombuffer(whole[slice(*tensor.data_offsets)], np.float32).reshape(tensor.shape)
+        name: numpy.frombuffer(whole[slice(*tensor.data_offsets)], numpy.float32).reshape(
+            tensor.shape
+        )
         for name, tensor in tensors.items()
         if tensor.dtype == "F32"
     }
@@ -226,10 +231,10 @@ def _batch_by_length(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         yield batch
 
 
-def _load_net(folder: Path) -> tuple[WordPieceTokenizer, MiniLmNet]:
+def _load_net(folder: Path) -> tuple[WordPieceTokenizer, minilm.MiniLmNet]:
     """Load the tokenizer and weights of the MiniLM model."""
-    from travois.search.minilm import MiniLmNet, use_one_blas_thread
-
-    use_one_blas_thread()
+    minilm.use_one_blas_thread()
     pieces = (folder / "vocab.txt").read_text("utf-8").splitlines()
-    return WordPieceTokenizer(pieces), MiniLmNet(read_safetensors(folder / "model.safetensors"))
+    return WordPieceTokenizer(pieces), minilm.MiniLmNet(
+        read_safetensors(folder / "model.safetensors")
+    )

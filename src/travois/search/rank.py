@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.search import lexical
 from travois.search.database import (
     Embedder,
@@ -31,6 +32,9 @@ from travois.search.update import decode_document
 
 if TYPE_CHECKING:
     from travois.search.vectors import QueryMeaning
+
+with lazy_imports():
+    from travois.search import vectors
 
 
 # What may answer a query: the best by words, the best by meaning, and their neighbours.
@@ -95,14 +99,12 @@ def gather_candidates(
 
 def _query_meaning(
     base: sqlite3.Connection, collection: SearchCollection, text: str, *, embedder: Embedder | None
-) -> QueryMeaning | None:
+) -> vectors.QueryMeaning | None:
     """Embed the query, if the collection has vectors of the same embedder."""
     if embedder is None or collection.embedder != embedder.name or not text.strip():
         return None
     row = embedder.encode([text])
-    from travois.search.vectors import QueryMeaning
-
-    return QueryMeaning(base, collection.number, row)
+    return vectors.QueryMeaning(base, collection.number, row)
 
 
 def _select_rows(base: sqlite3.Connection, numbers: Iterable[int]) -> RowsByNumber:

@@ -9,9 +9,14 @@ from hashlib import blake2b
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.search import lexical, vector_cells
 from travois.search.database import Embedder, SearchDocument
 from travois.search.lexical import SearchCollection, split_index_terms
+
+with lazy_imports():
+    from travois.search import vectors
+
 
 WRITE_BATCH = 500
 """The documents written in one transaction, so that other processes get their turn."""
@@ -89,8 +94,6 @@ def embed_documents(base: sqlite3.Connection, name: str, embedder: Embedder, *, 
     if not found:
         return 0
     data = embedder.encode([decode_document(body).text_to_embed for _, _, body in found])
-    from travois.search import vectors
-
     width = len(data) // len(found)
     with write_transaction(base):
         rows = {

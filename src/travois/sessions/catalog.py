@@ -14,10 +14,15 @@ import msgspec
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Opened, User
+from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs, lock, log_line
 from travois.sessions.blobs import folder_size
 from travois.sessions.home import SESSION_TMP_NAME, Project, TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME
+
+with lazy_imports():
+    import shutil
+
 
 SUMMARY_CACHE_FILE = "summary.json"
 ROSTER_FILE = "roster.json"
@@ -352,10 +357,8 @@ def trash_session(home: TravoisHome, summary: SessionSummary) -> Path:
 
 def empty_trash(home: TravoisHome, *, now: float) -> int:
     """Delete what is in the trash, and blobs that no session names; return the freed bytes."""
-    from shutil import rmtree
-
     freed = folder_size(home.trash)
-    rmtree(home.trash, ignore_errors=True)
+    shutil.rmtree(home.trash, ignore_errors=True)
     return freed + sum(_delete_file(path) for path in list_unused_blobs(home, now=now))
 
 

@@ -12,7 +12,18 @@ from stat import S_ISVTX
 import msgspec
 
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs
+
+with lazy_imports():
+    import atexit
+    import ctypes
+    import shutil
+    import subprocess
+    import tempfile
+
+    from travois.permissions import checkouts
+
 
 SESSION_TMP_NAME = "tmp"
 """The name under which a session's /tmp goes to the trash with its folder."""
@@ -98,12 +109,8 @@ def prepare_home_or_temporary(environ: Mapping[str, str]) -> tuple[TravoisHome, 
         return home, home
     except UserError as fault:
         why = fault.why or fault.what
-    import atexit
-    from shutil import rmtree
-    from tempfile import mkdtemp
-
-    folder = Path(mkdtemp(prefix="travois-"))
-    atexit.register(rmtree, folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="travois-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     told = (
         f"Nothing will be saved: {why}. Sessions, memories, snapshots and 'always' answers are lost"
     )
@@ -209,9 +216,7 @@ def find_verified_repository(folder: str) -> tuple[str, str]:
     top, common = find_repository(folder)
     if not common or common == os.path.join(top, ".git"):
         return top, common
-    from travois.permissions.checkouts import shared_git_folder  # most checkouts have no such file
-
-    return top, shared_git_folder(top)
+    return top, checkouts.shared_git_folder(top)
 
 
 def _follow_git_file(file: str) -> str:
@@ -238,8 +243,6 @@ def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
 
 def _first_commit(root: str) -> str:
     """Return a project id from git's first commit, or the path if that is slow; empty if none."""
-    import subprocess
-
     command = (*SAFE_GIT, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
@@ -286,8 +289,6 @@ def _inode_and_birth(folder: str) -> tuple[str, str]:
 
 def _birth_time(path: str) -> str:
     """Return the birth time of a folder in an opaque form."""
-    import ctypes
-
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "statx"):
         return str(getattr(os.stat(path), "st_birthtime", ""))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.compat.claude_keys import translate_claude_keys
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.permissions import rules
 from travois.permissions.rules import (
     RULE_EFFECTS,
@@ -21,6 +22,15 @@ from travois.permissions.rules import (
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, Settings
+
+with lazy_imports():
+    import difflib
+    import json
+
+    from msgspec import inspect
+
+    from travois.permissions import rule_examples
+
 
 SettingsLevel = Literal["user", "project", "local", "run", "managed"]
 NAME_KEYED_GROUPS = (
@@ -194,22 +204,20 @@ def _drop_item(layer: SettingsLayer, key: str, item: str, *, fault: UserError) -
 
 def _check_examples(layer: SettingsLayer, settings: Settings) -> None:
     """Check that the rules of this layer agree with their examples."""
-    from travois.permissions.rule_examples import check_example
-
     found = tuple(rule for effect in RULE_EFFECTS for rule in parse_layer_rules(layer, effect))
     for example in settings.permissions.examples:
-        if why := check_example(example, tuple(replace(rule, base="") for rule in found)):
+        if why := rule_examples.check_example(
+            example, tuple(replace(rule, base="") for rule in found)
+        ):
             fix = "Change the rule or the example; `travois permissions why` explains decisions."
             raise UserError(layer.locate_key("permissions.examples", example), why=why, fix=fix)
 
 
 def _explain_json_error(text: str) -> str:
     """Explain where a text stops being JSON."""
-    from json import JSONDecodeError, loads
-
     try:
-        loads(text)
-    except JSONDecodeError as error:
+        json.loads(text)
+    except json.JSONDecodeError as error:
         return f"line {error.lineno}, column {error.colno}: {error.msg}"
     except RecursionError:
         return "it is nested too deeply"
@@ -218,13 +226,11 @@ def _explain_json_error(text: str) -> str:
 
 def _find_key_line(text: str, key: str, item: str) -> int:
     """Return the line of a key, or of one item of its list, found by searching; 0 if unknown."""
-    from json import dumps
-
     at = 0
     for name in key.split("."):
         at = max(text.find(f'"{name}"', at), at)
     found = at if text.startswith('"', at) else -1
-    for spelling in (dumps(item, ensure_ascii=False), dumps(item)) if item else ():
+    for spelling in (json.dumps(item, ensure_ascii=False), json.dumps(item)) if item else ():
         found = max(found, text.find(spelling, at))
     return text.count("\n", 0, found) + 1 if found >= 0 else 0
 
@@ -277,13 +283,11 @@ def is_json_array(value: object) -> TypeGuard[list[object]]:
 
 def _describe_choices(key: str) -> str:
     """Return a hint that lists the values a setting accepts."""
-    from msgspec.inspect import LiteralType, StructType, type_info
-
-    kind = type_info(Settings)
+    kind = inspect.type_info(Settings)
     for part in key.split("."):
-        fields = kind.fields if isinstance(kind, StructType) else ()
+        fields = kind.fields if isinstance(kind, inspect.StructType) else ()
         kind = next((field.type for field in fields if field.encode_name == part), kind)
-    given = kind.values if isinstance(kind, LiteralType) else ()
+    given = kind.values if isinstance(kind, inspect.LiteralType) else ()
     return f"Use one of: {', '.join(str(word) for word in given if word)}." if given else ""
 
 
@@ -305,9 +309,7 @@ def is_known_key(key: str) -> bool:
 
 def find_nearest_word(word: str, among: Iterable[str]) -> str:
     """Return the known word that a misspelt one probably means; empty if none is similar."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
+    return next(iter(difflib.get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
 
 
 _SETTINGS_SHAPE: Json = msgspec.to_builtins(Settings())

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN
+from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import list_folder_chain, open_exact_path, read_plain_text
 from travois.sessions.home import TravoisHome
@@ -23,6 +24,10 @@ from travois.skills.command_text import (
     parse_command,
     parse_command_table,
 )
+
+with lazy_imports():
+    import tomllib
+
 
 COMMAND_FOLDER_PATTERNS: dict[SourceAgent, re.Pattern[str]] = {
     "opencode": re.compile(r"/\.?opencode/commands?/$"),
@@ -142,9 +147,7 @@ def _read_command(place: str, text: str, path: str) -> CustomCommand:
         return parse_command(
             name, text, origin=path, whose=_guess_source_agent(path.removesuffix(place))
         )
-    from tomllib import loads
-
-    return parse_command_table(name, loads(text), origin=path)
+    return parse_command_table(name, tomllib.loads(text), origin=path)
 
 
 def _guess_source_agent(folder: str) -> SourceAgent:

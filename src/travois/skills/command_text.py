@@ -16,6 +16,11 @@ from msgspec.structs import replace
 
 from travois.files import front_matter
 from travois.files.front_matter import parse_nested_value
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import shlex
+
 
 TYPED_COMMAND = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """A command as typed at the prompt: its name, and the rest."""
@@ -204,9 +209,7 @@ def _takes_arguments(found: re.Match[str], custom: CustomCommand) -> bool:
 def _split_arguments(typed: str) -> list[str]:
     """Split the arguments of a custom command as a shell would, or at spaces if quotes are open."""
     try:
-        from shlex import split
-
-        return split(typed)
+        return shlex.split(typed)
     except ValueError:
         return typed.split()
 

@@ -15,6 +15,7 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
 from travois.hooks.fire import add_hooks
+from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import (
     PermissionRule,
     explain_unenforceable_rule,
@@ -28,6 +29,12 @@ from travois.prompt.briefing import list_available_skills
 from travois.skills.command_text import CommandPart, CustomCommand, fill_command
 from travois.skills.skill_text import render_skill
 from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX, SkillResult
+
+with lazy_imports():
+    import shlex
+
+    from travois.engine import tool_calls
+
 
 DEFAULT_EFFORT = "high"
 """The effort of a model without a setting."""
@@ -195,8 +202,6 @@ def _find_session_id(agent: Agent) -> str:
 
 async def _expand_part(agent: Agent, part: CommandPart, custom: CustomCommand) -> str:
     """Return the text of one part: run its command or read its file if needed."""
-    from travois.engine.tool_calls import run_preapproved_tool
-
     try:
         match part.kind:
             case "text":
@@ -206,13 +211,13 @@ async def _expand_part(agent: Agent, part: CommandPart, custom: CustomCommand) -
             case "command":
                 line = part.text.strip()
                 if custom.runner == "powershell":
-                    from shlex import quote
-
-                    line = f"pwsh -NoProfile -NonInteractive -Command {quote(line)}"
-                outcome = await run_preapproved_tool(agent, "Bash", {"command": line})
+                    line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(line)}"
+                outcome = await tool_calls.run_preapproved_tool(agent, "Bash", {"command": line})
                 return extract_text(outcome.content).strip()
             case "file":
-                outcome = await run_preapproved_tool(agent, "Read", {"file_path": part.text})
+                outcome = await tool_calls.run_preapproved_tool(
+                    agent, "Read", {"file_path": part.text}
+                )
                 return f"{part.text}:\n{extract_text(outcome.content)}\n"
     except ToolError as refusal:
         if part.kind == "file":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside
 from travois.ports.world import ActivityShown, UserWarned
 from travois.snapshots.uncovered import find_losses
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from travois.engine.permission_gate import ParsedCall
     from travois.permissions.access import Access
     from travois.permissions.shell.destruction import PossibleLoss
+
+with lazy_imports():
+    from travois.permissions.shell import destruction
+
 
 AFTER_TURN = "after the turn"
 OUTWARD_ACCESS_KINDS = ("read", "net", "tell")
@@ -153,10 +158,8 @@ def _list_written_files(ready: ParsedCall) -> list[str]:
 
 def _list_call_accesses(ready: ParsedCall) -> tuple[Access, ...]:
     """Return the accesses of a call; for harmless command lines, each single file."""
-    from travois.permissions.shell.destruction import find_possible_loss
-
     if not ready.plans or any(
-        find_possible_loss(plan, cwd="/") is not None for plan in ready.plans
+        destruction.find_possible_loss(plan, cwd="/") is not None for plan in ready.plans
     ):
         return ready.collision_accesses
     plain = tuple(access for access in ready.accesses if access.kind != "exec")

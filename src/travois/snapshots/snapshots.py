@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from travois.core.content import extract_text
 from travois.core.facts import Changed, Ended, Entry, User
 from travois.core.view import keep_live_entries
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import SnapshotTaken
 from travois.sessions.home import find_verified_repository
 from travois.snapshots.before_call import AFTER_TURN
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from travois.snapshots.restore import RestoreOutcome
     from travois.snapshots.take import SnapshotLimits, SnapshotRequest, TakenSnapshot, WatchedTree
     from travois.snapshots.worker_client import SnapshotWorker
+
+with lazy_imports():
+    from travois.snapshots import database, scan, worker_client
+    from travois.snapshots import restore as snapshots_restore
+    from travois.snapshots import take as snapshots_take
 
 
 LARGE_TREE_NAMES = 5_000
@@ -108,9 +114,9 @@ class Snapshots:
 
         Returns the snapshot's name and the paths that it covers. Raises OSError.
         """
-        from travois.snapshots.take import find_first_missing
-
-        files = tuple(dict.fromkeys(find_first_missing(os.fsencode(path)) for path in paths))
+        files = tuple(
+            dict.fromkeys(snapshots_take.find_first_missing(os.fsencode(path)) for path in paths)
+        )
         taken = await anyio.to_thread.run_sync(lambda: self.take_files(why, files))
         self._report_remarks(taken.remarks)
         return taken.name, tuple(map(os.fsdecode, files))
@@ -151,29 +157,24 @@ class Snapshots:
 
     def _build_request(
         self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()
-    ) -> SnapshotRequest:
-        from travois.snapshots.take import SnapshotRequest
+    ) -> snapshots_take.SnapshotRequest:
+        return snapshots_take.SnapshotRequest(why, self._folders, tuple(also), tuple(files))
 
-        return SnapshotRequest(why, self._folders, tuple(also), tuple(files))
-
-    def _get_tree(self) -> WatchedTree:
-        from travois.snapshots.take import SnapshotLimits, WatchedTree
-
+    def _get_tree(self) -> snapshots_take.WatchedTree:
         if self._tree is None:
-            limits = self._limits or SnapshotLimits()
-            self._tree = WatchedTree(self._path, self._own, limits=limits, listens=False)
+            limits = self._limits or snapshots_take.SnapshotLimits()
+            self._tree = snapshots_take.WatchedTree(
+                self._path, self._own, limits=limits, listens=False
+            )
         return self._tree
 
-    def _get_worker(self) -> SnapshotWorker | None:
+    def _get_worker(self) -> worker_client.SnapshotWorker | None:
         """Return the worker process for large trees; None where none can be started."""
-        from travois.snapshots.take import SnapshotLimits
-        from travois.snapshots.worker_client import SnapshotWorker
-
         with self._choosing:
             if self._worker is None or not self._worker.is_alive:
                 try:
-                    self._worker = SnapshotWorker(
-                        self._path, self._own, self._limits or SnapshotLimits()
+                    self._worker = worker_client.SnapshotWorker(
+                        self._path, self._own, self._limits or snapshots_take.SnapshotLimits()
                     )
                 except OSError:
                     self._large = False
@@ -191,10 +192,10 @@ class Snapshots:
 
     def list_uncovered(self) -> tuple[str, ...]:
         """Return the existing paths of the workspace that are not covered, without a new scan."""
-        from travois.snapshots.scan import REBUILDABLE_FOLDERS
-
         named = (
-            os.path.join(folder, name) for folder in self._folders for name in REBUILDABLE_FOLDERS
+            os.path.join(folder, name)
+            for folder in self._folders
+            for name in scan.REBUILDABLE_FOLDERS
         )
         known = dict.fromkeys((*map(os.fsdecode, named), *self._left_out))
         return tuple(path for path in known if os.path.lexists(path))
@@ -221,16 +222,12 @@ class Snapshots:
 
     def restore(self, wanted: list[PathChange]) -> RestoreOutcome:
         """Apply these changes to the disk."""
-        from travois.snapshots.restore import restore_changes
-
         with self._open() as shelf, shelf.block_pruning():
-            return restore_changes(shelf, wanted)
+            return snapshots_restore.restore_changes(shelf, wanted)
 
     def _open(self) -> AbstractContextManager[SnapshotDatabase]:
         # Late, since it loads sqlite3: most sessions start without a look at their snapshots.
-        from travois.snapshots.database import open_snapshot_database
-
-        return open_snapshot_database(self._path)
+        return database.open_snapshot_database(self._path)
 
     def read_content(self, node: SnapshotNode | None) -> bytes:
         """Return a file's content or a link's target; empty for one that could not be read."""

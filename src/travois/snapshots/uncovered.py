@@ -7,11 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside
 from travois.permissions.shell.plan import CommandPlan
 
 if TYPE_CHECKING:
     from travois.permissions.shell.destruction import PossibleLoss
+
+with lazy_imports():
+    from travois.permissions.shell import destruction
+
 
 MAX_LISTED_PATHS = 4
 """The most paths that a question names."""
@@ -22,10 +27,8 @@ MAX_COUNTED_FILES = 20_000
 
 def find_losses(agent: Agent, plans: Iterable[CommandPlan]) -> list[PossibleLoss]:
     """Return the paths that command lines may destroy."""
-    from travois.permissions.shell.destruction import find_possible_loss
-
     cwd = agent.session.state.get("cwd", agent.world.root)
-    found = (find_possible_loss(plan, cwd=cwd) for plan in plans)
+    found = (destruction.find_possible_loss(plan, cwd=cwd) for plan in plans)
     return [loss for loss in found if loss is not None]
 
 

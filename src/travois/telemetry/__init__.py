@@ -12,7 +12,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.settings.schema import Settings
+
+with lazy_imports():
+    from importlib import util
+
 
 OTLP_ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 OTLP_ENDPOINT_VARIABLES = (
@@ -63,10 +68,8 @@ def read_telemetry_options(
 
 def is_otel_installed() -> bool:
     """Tell whether the OpenTelemetry packages are installed."""
-    from importlib.util import find_spec
-
     try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+        return util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:
         return False
 

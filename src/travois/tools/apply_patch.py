@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.facts import Changed
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
@@ -20,6 +21,10 @@ from travois.tools.text import decode_text
 
 if TYPE_CHECKING:
     from travois.tools.patch_grammar import FileChange
+
+with lazy_imports():
+    from travois.tools import patch_grammar
+
 
 MAX_PATCHED_FILE_BYTES = 50_000_000
 
@@ -44,9 +49,7 @@ class PatchedFile(msgspec.Struct, frozen=True):
 
 def _parse_changes(text: str) -> list[FileChange]:
     """Parse the text of an ApplyPatch call into its file changes."""
-    from travois.tools.patch_grammar import parse_patch
-
-    return list(parse_patch(text))
+    return list(patch_grammar.parse_patch(text))
 
 
 def _patch_access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
@@ -104,9 +107,7 @@ async def _plan_file_change(
     source = decode_text(data)
     if source is None:
         raise ToolError(f"{display_path(path, env)} is not a text file and cannot be patched.")
-    from travois.tools.patch_grammar import apply_chunks
-
-    text = apply_chunks(source.text, change.chunks, display_path(path, env))
+    text = patch_grammar.apply_chunks(source.text, change.chunks, display_path(path, env))
     after = source.encoding.bom + source.encoding.encode(text)
     target = absolute_path(change.move, env.cwd) if change.move else path
     patch = compare_texts(target, source.text, text)

@@ -8,7 +8,12 @@ from typing import Literal
 import msgspec
 
 from travois.core.json import encode_json
+from travois.lazy_imports import lazy_imports
 from travois.tools.text import show_invalid_bytes, split_lines
+
+with lazy_imports():
+    import difflib
+
 
 CONTEXT_LINES = 3
 MAX_COMPARED_PAIRS = 1_000_000
@@ -106,12 +111,12 @@ Opcode = tuple[str, int, int, int, int]
 
 def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     """Group the differences of two lists of lines into hunks; compare no very large lists."""
-    from difflib import SequenceMatcher
-
     if len(a) * len(b) > MAX_COMPARED_PAIRS:
         yield [("replace", 0, len(a), 0, len(b))]
     elif a != b:
-        yield from SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
+        yield from difflib.SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(
+            CONTEXT_LINES
+        )
 
 
 def _mark_lines(code: Opcode, a: list[str], b: list[str]) -> Iterator[str]:

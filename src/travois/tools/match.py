@@ -14,7 +14,12 @@ from typing import Literal
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.tools.text import FlatText, flatten_line_ends, show_invalid_bytes, split_lines
+
+with lazy_imports():
+    import difflib
+
 
 # How one block of lines is indented differently from another, all lines alike.
 
@@ -205,9 +210,7 @@ def _line_opcodes(
     if (j - i) * (m - k) > MAX_LINE_PAIRS:
         yield "replace", i, j, k, m
     else:
-        from difflib import SequenceMatcher
-
-        middle = SequenceMatcher(None, old[i:j], new[k:m], autojunk=False)
+        middle = difflib.SequenceMatcher(None, old[i:j], new[k:m], autojunk=False)
         for tag, a, b, c, d in middle.get_opcodes():
             yield tag, i + a, i + b, k + c, k + d
     yield "equal", j, len(old), m, len(new)

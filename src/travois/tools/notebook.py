@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from travois.core.facts import Changed
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, StaleFile, content_digest
 from travois.tools.diff import compare_texts
@@ -27,6 +28,10 @@ from travois.tools.text import TextSplice, apply_splices, decode_text
 
 if TYPE_CHECKING:
     from travois.tools.notebook_cells import NotebookText
+
+with lazy_imports():
+    from travois.tools import notebook_cells
+
 
 CELL_NUMBER_PATTERN = re.compile(r"cell-(\d+)")
 MAX_NOTEBOOK_BYTES = 50_000_000
@@ -55,14 +60,12 @@ async def _run_notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> Too
 
 async def _edit_notebook(path: str, args: NotebookEditArgs, *, env: Env) -> ToolOutcome:
     """Replace, insert or delete one cell of a notebook that the model has read."""
-    from travois.tools.notebook_cells import parse_notebook_text
-
     stat = await require_file(path, env)
     data = await env.files.read(path, limit=MAX_NOTEBOOK_BYTES)
     if env.state.get(f"seen:{path}") != content_digest(data):
         raise ToolError(_unread_notebook_message(path, env))
     source = decode_text(data)
-    sheet = parse_notebook_text(source.text) if source else None
+    sheet = notebook_cells.parse_notebook_text(source.text) if source else None
     if source is None or sheet is None:
         raise ToolError(
             f"{display_path(path, env)} is not a readable notebook; use Edit on its text."
@@ -70,7 +73,7 @@ async def _edit_notebook(path: str, args: NotebookEditArgs, *, env: Env) -> Tool
     index = _find_cell_index(sheet, args)
     made, what = _plan_cell_edit(sheet, index, args)
     result = apply_splices(source, made)
-    assert parse_notebook_text(result.text) is not None, "a notebook stays one"
+    assert notebook_cells.parse_notebook_text(result.text) is not None, "a notebook stays one"
     digested = await env.files.replace(path, result.data, expect=content_digest(data))
     return text_outcome(
         f"{what} of {display_path(path, env)}{describe_link(stat)}.",
@@ -83,8 +86,6 @@ def _plan_cell_edit(
     sheet: NotebookText, index: int, args: NotebookEditArgs
 ) -> tuple[list[TextSplice], str]:
     """Plan a NotebookEdit call: the splices of the JSON text and a description."""
-    from travois.tools import notebook_cells
-
     if args.edit_mode == "insert":
         kind = args.cell_type or "code"
         made = notebook_cells.insert_cell(sheet, index + 1, source=args.new_source, cell_type=kind)

@@ -13,7 +13,12 @@ from typing import Literal
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.tools import syntax
+
+with lazy_imports():
+    import faulthandler
+
 
 SOURCE_TIMEOUT_SECONDS = 3.0
 """Seconds that one source may take."""
@@ -111,8 +116,6 @@ def parse_source(task: ParseTask, source: SourceText) -> list[str] | None:
 
 def main() -> None:
     """Run the task from standard input; write a line of JSON for each source when it is done."""
-    import faulthandler
-
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ParseTask)
     for source in task.sources:
         faulthandler.dump_traceback_later(SOURCE_TIMEOUT_SECONDS, exit=True)

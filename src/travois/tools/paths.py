@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, ToolError
 from travois.ports.world import Env, FileStat
+
+with lazy_imports():
+    import difflib
+
 
 MAX_LISTED_NAMES = 10
 MAX_FOLDER_NAMES = 5_000
@@ -90,10 +95,8 @@ async def _describe_missing_path(path: str, env: Env) -> str:
 
 def _find_similar_names(name: str, names: list[str]) -> list[str]:
     """Find up to three names in a folder that resemble a missing one."""
-    from difflib import get_close_matches
-
     lowered = {other.lower(): other for other in names}
-    close = get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
     stem = name.lower().partition(".")[0]
     same = [other for other in lowered if other.partition(".")[0] == stem and other not in close]
     return [lowered[other] for other in (*close, *same)][:3]

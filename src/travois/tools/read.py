@@ -15,6 +15,7 @@ from anyio import to_thread
 from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text
 from travois.core.facts import Changed
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, content_digest
 from travois.tools.paths import absolute_path, display_path, escape_path, read_access, require_file
@@ -34,6 +35,14 @@ from travois.tools.text import (
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
+
+with lazy_imports():
+    import logging
+
+    import pypdf
+    from pypdf import errors as pypdf_errors
+
+    from travois.tools import notebook_cells
 
 
 # What some bytes are, by how they begin.
@@ -99,21 +108,16 @@ PDF_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 
 def read_pdf_pages(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
     """Return the pages named like `3` or `1-5`, each under a heading; all by default."""
-    import logging
-
-    from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
-
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
-        reader = PdfReader(io.BytesIO(data))
+        reader = pypdf.PdfReader(io.BytesIO(data))
         count = len(reader.pages)
         first, last = _parse_page_range(wanted, count)
         parts, cut = fit_parts(
             _render_pdf_pages(reader, first, last, count=count), column=column, room=room
         )
         return "\n".join((*parts, *_pdf_continuation(first, len(parts), count=count, cut=cut)))
-    except (PyPdfError, *PDF_ERRORS) as error:
+    except (pypdf_errors.PyPdfError, *PDF_ERRORS) as error:
         raise ToolError(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
 
 
@@ -219,9 +223,9 @@ def _read_text_file(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom)
 
 def _render_notebook(source: DecodedText, args: ReadArgs, room: ResultRoom) -> str:
     """Render a notebook's cells for the Read tool, or nothing if it cannot be parsed."""
-    from travois.tools.notebook_cells import render_cells
-
-    return render_cells(source.text, TextPosition(args.offset, args.column), args.limit, room=room)
+    return notebook_cells.render_cells(
+        source.text, TextPosition(args.offset, args.column), args.limit, room=room
+    )
 
 
 def _render_text(source: DecodedText, args: ReadArgs, room: ResultRoom) -> ToolOutcome:

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
+
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Query
+    from tree_sitter import Node
+
+with lazy_imports():
+    import tomllib
+    from importlib import util
+
+    import tree_sitter
+
 
 GRAMMAR_TABLE = Path(__file__).with_name("grammars.toml")
 CLASS_KINDS = ("class", "interface", "struct", "enum", "trait", "union")
@@ -90,9 +99,7 @@ class DefinitionNode(msgspec.Struct, frozen=True):
 @cache
 def load_grammars() -> dict[str, Grammar]:
     """Return all languages, by name."""
-    from tomllib import loads
-
-    return msgspec.convert(loads(GRAMMAR_TABLE.read_text("utf-8")), dict[str, Grammar])
+    return msgspec.convert(tomllib.loads(GRAMMAR_TABLE.read_text("utf-8")), dict[str, Grammar])
 
 
 @cache
@@ -109,20 +116,16 @@ def language_of_path(path: str) -> str:
 @cache
 def is_grammar_installed(language: str) -> bool:
     """Return whether the tree-sitter grammar of a language is installed."""
-    from importlib.util import find_spec
-
-    return find_spec(load_grammars()[language].module) is not None
+    return util.find_spec(load_grammars()[language].module) is not None
 
 
 @cache
-def _load_grammar(language: str) -> tuple[Language, Query]:
+def _load_grammar(language: str) -> tuple[tree_sitter.Language, tree_sitter.Query]:
     """Load the tree-sitter grammar of a language and its query for definitions."""
-    from tree_sitter import Language, Query
-
     found = load_grammars()[language]
     grammar: object = getattr(import_module(found.module), found.call)()
-    made = Language(grammar)
-    return made, Query(made, _grammar_query(found))
+    made = tree_sitter.Language(grammar)
+    return made, tree_sitter.Query(made, _grammar_query(found))
 
 
 def _grammar_query(found: Grammar) -> str:
@@ -167,10 +170,8 @@ def _collect_symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ..
 
 def _find_definitions(data: bytes, root: Node, language: str) -> list[DefinitionNode]:
     """Return the nodes that the query finds, outer before inner."""
-    from tree_sitter import QueryCursor
-
     rows = list[tuple[int, int, int, DefinitionNode]]()
-    for pattern, marked in QueryCursor(_load_grammar(language)[1]).matches(root):
+    for pattern, marked in tree_sitter.QueryCursor(_load_grammar(language)[1]).matches(root):
         name, owner = marked.get("name", [None])[0], marked.get("owner")
         for kind, nodes in marked.items():
             if kind in ("name", "owner") or kind[0] == "_":
@@ -221,8 +222,6 @@ def _parse_tree(data: bytes, language: str) -> Node:
 
     The parser is fed piece by piece, so that it can be stopped between two of them.
     """
-    from tree_sitter import Parser
-
     text, end = (
         data.translate(ASCII_TABLE) if language == "bash" else data,
         thread_time() + PARSE_TIMEOUT_SECONDS,
@@ -231,7 +230,7 @@ def _parse_tree(data: bytes, language: str) -> Node:
     def piece(at: int, point: object) -> bytes:
         return text[at : at + PARSE_CHUNK_BYTES] if thread_time() < end else b""
 
-    root = Parser(_load_grammar(language)[0]).parse(piece).root_node
+    root = tree_sitter.Parser(_load_grammar(language)[0]).parse(piece).root_node
     if thread_time() >= end or _has_huge_error(root):
         raise ParseTimeout
     return root

@@ -19,9 +19,13 @@ from rich.theme import Theme as Styles
 
 from travois.core.display_text import clean_for_terminal
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+with lazy_imports():
+    from prompt_toolkit import formatted_text, utils
 
 
 # Text layout: harmless text, measured in cells, cut and folded to a width.
@@ -39,10 +43,8 @@ def clean_display_text(text: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the width of a text in cells, without its colours."""
-    from prompt_toolkit.utils import get_cwidth
-
     plain = COLOUR_PATTERN.sub("", text)
-    return len(plain) if plain.isascii() else get_cwidth(plain)
+    return len(plain) if plain.isascii() else utils.get_cwidth(plain)
 
 
 def cut_line(text: str, room: int) -> str:
@@ -93,9 +95,7 @@ def _fold_line(line: str, room: int) -> list[str]:
 @lru_cache(maxsize=2048)
 def parse_ansi_line(line: str) -> StyleAndTextTuples:
     """Parse a line with colours into prompt_toolkit fragments."""
-    from prompt_toolkit.formatted_text import ANSI, to_formatted_text
-
-    return to_formatted_text(ANSI(line))
+    return formatted_text.to_formatted_text(formatted_text.ANSI(line))
 
 
 # Themes use only the terminal's own colours, so that its colour scheme applies.

@@ -31,6 +31,7 @@ from travois.core.facts import Changed, User
 from travois.core.tasks import task_remark
 from travois.engine.agent import Agent
 from travois.engine.background_jobs import build_end_report, running_jobs
+from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
 from travois.prompt.style_files import load_styles
@@ -51,6 +52,13 @@ from travois.tui.slash import CommandHost, SlashCommand
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemoryStore
 
+with lazy_imports():
+    from travois.commands import agents as agent_commands
+    from travois.commands import context, dream, memory, models, permissions, sessions
+    from travois.compose import dreaming
+    from travois.context.compaction import compact
+
+
 # /memory, and a line that begins with #.
 
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
@@ -67,8 +75,6 @@ async def _run_memory_command(desk: CommandHost, typed: str) -> str:
 
 def _answer_memory_command(memories: FolderMemoryStore, typed: str, *, session: str) -> str:
     """Run a /memory subcommand with the code of `travois memory`."""
-    from travois.commands import memory
-
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()
 
@@ -127,7 +133,6 @@ async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
 
 async def _run_config_command(desk: CommandHost, key: str) -> str:
     """Run /config: show settings and where they come from."""
-    from travois.commands import models
 
     def explain_settings() -> str:
         loaded = load_workspace(desk.options)[1]
@@ -146,30 +151,23 @@ async def _run_config_command(desk: CommandHost, key: str) -> str:
 
 async def _run_doctor_command(desk: CommandHost, _: str) -> str:
     """Run /doctor: check the sandbox, programs and model."""
-    from travois.commands import models
-
     return await capture_output(desk, partial(models.run_doctor, Namespace(json=False)))
 
 
 async def _run_search_command(desk: CommandHost, text: str) -> str:
     """Run /search: search past sessions."""
-    from travois.commands.sessions import run_search
-
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
-    return (await capture_output(desk, partial(run_search, args))).replace(
+    return (await capture_output(desk, partial(sessions.run_search, args))).replace(
         "travois --resume", "/resume"
     )
 
 
 async def _run_dream_command(desk: CommandHost, word: str) -> str:
     """Run /dream: show or stop memory consolidation."""
-    from travois.commands import dream
-    from travois.compose.dreaming import compose_dreaming
-
     if word not in ("", "status", "stop"):
         raise UserError(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
-    nights = compose_dreaming(*load_workspace(desk.options))
+    nights = dreaming.compose_dreaming(*load_workspace(desk.options))
     show = (
         partial(dream.stop_consolidation, nights)
         if word == "stop"
@@ -180,14 +178,12 @@ async def _run_dream_command(desk: CommandHost, word: str) -> str:
 
 async def _run_export_command(desk: CommandHost, name: str) -> str:
     """Run /export: write this session to a file."""
-    from travois.commands.sessions import run_sessions_export
-
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
         raise UserError(f"{path} already exists", fix="Choose another name.")
     kind = EXPORT_FORMATS.get(os.path.splitext(path)[1].lower(), "markdown")
     args = Namespace(session=desk.session.id, format=kind, output=path)
-    return await capture_output(desk, partial(run_sessions_export, args))
+    return await capture_output(desk, partial(sessions.run_sessions_export, args))
 
 
 PROGRAM_COMMANDS = {
@@ -229,9 +225,9 @@ async def _run_agents_command(desk: CommandHost, typed: str) -> str:
         case "":
             return f"{_list_session_agents(agent, agents)}\n\n{_list_agent_types(agents)}"
         case "show":
-            from travois.commands.agents import show_agent
-
-            return await capture_output(desk, partial(show_agent, id, desk.session.id, json=False))
+            return await capture_output(
+                desk, partial(agent_commands.show_agent, id, desk.session.id, json=False)
+            )
         case "tell" if agents.send_message(id, text.strip(), sender="the user"):
             return f"Sent. {id} reads it before its next step."
         case "stop" if id in agents.reports():
@@ -374,8 +370,6 @@ PERMISSION_WORDS = ("why", "forget", "mode")
 
 async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
     """Run /permissions: show rules, explain decisions, set the mode."""
-    from travois.commands import permissions
-
     word, _, rest = typed.partition(" ")
     guard, rest = desk.session.crew.agent.permissions.guard, rest.strip()
     match word:
@@ -401,11 +395,9 @@ async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
 
 async def _forget_rule(desk: CommandHost, rule: str) -> str:
     """Remove a saved permission answer, for this session and later ones."""
-    from travois.commands.permissions import SANDBOXED_COMMANDS, run_permissions_forget
-
-    await capture_output(desk, partial(run_permissions_forget, Namespace(rule=rule)))
+    await capture_output(desk, partial(permissions.run_permissions_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
-    if rule == SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
+    if rule == permissions.SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
     answers = {(rule, origin) for origin in (ANSWERS_SOURCE, "your answer")}
     left = (one for one in agent.permissions.guard.rules if (one.text, one.origin) not in answers)
@@ -721,8 +713,6 @@ COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.D
 
 async def _run_compact_command(desk: CommandHost, typed: str) -> str:
     """Compact everything, or the messages on one side of a named or picked one."""
-    from travois.context.compaction.compact import describe_compaction
-
     if typed == PICK_MESSAGE:
         part = await desk.pick_option("Compact what?", COMPACT_PARTS)
         if part is None:
@@ -730,12 +720,14 @@ async def _run_compact_command(desk: CommandHost, typed: str) -> str:
         typed = ("", FROM_MESSAGE, UP_TO_MESSAGE)[part]
     chosen = COMPACT_SIDE_PATTERN.fullmatch(typed)
     if chosen is None:
-        return describe_compaction(await desk.session.compact(typed))
+        return compact.describe_compaction(await desk.session.compact(typed))
     entry = int(chosen[2]) if chosen[2] else await _pick_message(desk, chosen[1])
     if entry is None:
         return ""
     first, last = (entry, 0) if chosen[1] == FROM_MESSAGE else (0, entry)
-    return describe_compaction(await desk.session.compact(chosen[3] or "", first=first, last=last))
+    return compact.describe_compaction(
+        await desk.session.compact(chosen[3] or "", first=first, last=last)
+    )
 
 
 async def _pick_message(desk: CommandHost, side: str) -> int | None:
@@ -759,25 +751,21 @@ async def _pick_message(desk: CommandHost, side: str) -> int | None:
 
 async def _run_context_command(desk: CommandHost, _: str) -> str:
     """Run /context: show what fills the context window."""
-    from travois.commands.context import describe_window
-
     agent = desk.session.crew.agent
-    return describe_window(agent.session, agent.context.layers)
+    return context.describe_window(agent.session, agent.context.layers)
 
 
 async def _run_notes_command(desk: CommandHost, _: str) -> str:
     """Run /notes: show the model's notes on the session."""
-    from travois.commands.context import list_notes_versions, render_latest_notes
-
-    return render_latest_notes(list_notes_versions(desk.session.crew.agent.session.all_entries()))
+    return context.render_latest_notes(
+        context.list_notes_versions(desk.session.crew.agent.session.all_entries())
+    )
 
 
 async def _run_cost_command(desk: CommandHost, _: str) -> str:
     """Run /cost: show the cost and the prompt cache misses."""
-    from travois.commands.context import compute_session_cost, render_session_cost
-
-    cost = compute_session_cost(desk.session.crew.agent.session.all_entries())
-    return render_session_cost(cost, time.time())
+    cost = context.compute_session_cost(desk.session.crew.agent.session.all_entries())
+    return context.render_session_cost(cost, time.time())
 
 
 WINDOW_COMMANDS = {

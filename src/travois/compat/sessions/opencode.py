@@ -29,6 +29,11 @@ from travois.compat.sessions.format import (
     string_at,
 )
 from travois.core.content import Call
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    import sqlite3
+
 
 OPENCODE_AGENT, RESUME = OPENCODE.name, OPENCODE.resume
 SELECT_SESSIONS = """\
@@ -158,8 +163,6 @@ def _select_parts(database: Path, message: str) -> Iterator[Json]:
 
 def _query_database(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
     """Yield rows of opencode's database, even while it is in use; none if it is no such file."""
-    import sqlite3
-
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
             yield from opened.execute(query, values)

@@ -18,12 +18,18 @@ from travois.core.tokens import context_tokens, format_tokens, token_ratio, warn
 from travois.core.view import CLEARED_RESULT
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import UserWarned
 from travois.providers.anthropic_extras import count_cleared_results
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
     from travois.context.microcompact.plan import ClearingPlan
+
+with lazy_imports():
+    from travois.context.compaction import passages
+    from travois.context.microcompact import clear_instead, plan
+
 
 CLEARED_RESULT_MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
 CLEARED_INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
@@ -42,10 +48,8 @@ def clear_old_results(agent: Agent) -> bool:
     rested = should_clear_after_pause(agent)
     if not rested and size < warn_threshold(card):
         return False
-    from travois.context.microcompact.plan import ClearingConditions, plan_clearing
-
     plain = card.price.input or 1.0
-    now = ClearingConditions(
+    now = plan.ClearingConditions(
         cold=rested,
         early=rested
         and agent.context.layers.idle == "normal"
@@ -58,7 +62,7 @@ def clear_old_results(agent: Agent) -> bool:
         write=card.price.write / plain or 1.25,
     )
     forgotten = rested and _clear_old_thinking(agent)
-    found = plan_clearing(view, agent.context.layers, now=now)
+    found = plan.plan_clearing(view, agent.context.layers, now=now)
     if found is None:
         return forgotten
     after = f"after a {round(seconds_since_request(agent) / 60)}-minute pause"
@@ -73,18 +77,14 @@ def clear_instead_of_compacting(agent: Agent) -> bool:
     """
     if not agent.context.layers.clear or cache_is_cold(agent):
         return False
-    from travois.context.compaction.passages import weigh_spoken_names
-    from travois.context.microcompact.clear_instead import plan_clearing_instead
-    from travois.context.microcompact.plan import ClearingConditions
-
     view, factor = agent.session.view, token_ratio(agent.session.view)
-    now = ClearingConditions(
+    now = plan.ClearingConditions(
         server=current_model(agent).has_context_editing and agent.context.layers.server,
         size=round(context_tokens(view) / factor),  # results are measured as we estimate
         limit=round(compaction_threshold(agent) / factor),
     )
-    names = weigh_spoken_names(view.items)
-    found = plan_clearing_instead(view, scaled_layers(agent), now=now, names=names)
+    names = passages.weigh_spoken_names(view.items)
+    found = clear_instead.plan_clearing_instead(view, scaled_layers(agent), now=now, names=names)
     if found is None:
         return False
     _apply_clearing(agent, found, why=MAKE_ROOM_REASON)
@@ -115,9 +115,7 @@ def _clear_old_thinking(agent: Agent) -> bool:
         or seconds_since_request(agent) < agent.context.layers.idle_seconds
     ):
         return False
-    from travois.context.microcompact.plan import find_old_thinking
-
-    until = find_old_thinking(agent.session.view)
+    until = plan.find_old_thinking(agent.session.view)
     if until:
         agent.session.append(Cleared((), "", what="thinking", until=until))
     return bool(until)

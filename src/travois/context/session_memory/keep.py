@@ -24,6 +24,11 @@ from travois.core.facts import Assistant, Noted
 from travois.core.tokens import context_tokens, fact_tokens, token_ratio
 from travois.core.view import View
 from travois.engine.agent import Agent, NotesUpdate
+from travois.lazy_imports import lazy_imports
+
+with lazy_imports():
+    from travois.context.session_memory import update as notes_update
+
 
 NOTES_FILE = "notes.md"
 UPDATE_WAIT_SECONDS = 60.0
@@ -100,11 +105,9 @@ def update_notes_if_due(agent: Agent) -> None:
 
 async def _update_notes(agent: Agent, held: SessionNotes) -> None:
     """Ask the model for edits of the notes, log the result and write the file."""
-    from travois.context.session_memory.update import ask_for_notes_update
-
     session = agent.session
     covers, size = session.seq, context_tokens(session.view)
-    text = await ask_for_notes_update(
+    text = await notes_update.ask_for_notes_update(
         agent, held.text, path=notes_path(agent), budget=notes_budget(agent)
     )
     if text:

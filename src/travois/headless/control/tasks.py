@@ -6,8 +6,13 @@ from travois.compat.claude_json import JsonObject, make_line_uuid
 from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 from travois.engine.background_jobs import JOB_RUNNING
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import Event
 from travois.sessions.session import JOB_STATE_PREFIX
+
+with lazy_imports():
+    from travois.context.ledger import extractors
+
 
 TASK_STATUSES = {"done": "completed", "failed": "failed"}
 """Task statuses by the outcome of an agent; any other outcome is "stopped"."""
@@ -59,9 +64,7 @@ class TaskLines:
         """Return the line for a background command that started or ended."""
         call = self._asked.get(self._answered)
         if state == JOB_RUNNING:
-            from travois.context.ledger.extractors import decode_arguments
-
-            args = decode_arguments(call.args) if call else {}
+            args = extractors.decode_arguments(call.args) if call else {}
             what = str(args.get("description") or args.get("command") or "")
             fact = self._known[id] = Spawned(id, "shell", what, self._answered)
             started: JsonObject = {"description": what, "task_type": "local_bash"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from travois.core.display_text import find_deception
+from travois.lazy_imports import lazy_imports
 from travois.permissions.shell.plan import CommandPlan, CommandStep
 from travois.permissions.shell.rough import flatten_command
 from travois.permissions.shell.work import (
@@ -13,6 +14,10 @@ from travois.permissions.shell.work import (
     CommandTooComplex,
     WorkBudget,
 )
+
+with lazy_imports():
+    from travois.permissions.shell import parse, place, walk
+
 
 TOO_LONG_REASON = f"it is too long to analyze (more than {MAX_PARSED_CHARS:,} characters)"
 TOO_COMPLEX_REASON = "it is too complex to analyze"
@@ -25,22 +30,18 @@ def plan_command(command: str, *, cwd: str, home: str = "", foreign: bool = Fals
 
     A foreign folder is part of another repository, whose settings git would obey.
     """
-    from travois.permissions.shell.parse import shorten_heredocs
-    from travois.permissions.shell.place import StartFolder
-    from travois.permissions.shell.walk import CommandWalker
-
     if why := find_deception(command):
         return CommandPlan(command, unclear=why)
     # Whatever is left out here must turn out to be the body of a here-document once the rest is
     # parsed: whether it is one depends only on the text before it.
     long = len(command) > MAX_PARSED_CHARS or command.count("<<") > MAX_HEREDOCS
-    brief = shorten_heredocs(command) if long else None
+    brief = parse.shorten_heredocs(command) if long else None
     text = brief.text if brief is not None else command
     if len(text) > MAX_PARSED_CHARS:
         return CommandPlan(command, unclear=TOO_LONG_REASON)
     if text.count("<<") > MAX_HEREDOCS:
         return CommandPlan(command, unclear=TOO_COMPLEX_REASON)
-    walker = CommandWalker(text, StartFolder(cwd, home, foreign), WorkBudget())
+    walker = walk.CommandWalker(text, place.StartFolder(cwd, home, foreign), WorkBudget())
     try:
         walker.run()
     except (CommandTooComplex, RecursionError):

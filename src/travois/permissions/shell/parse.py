@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.display_text import split_names
+from travois.lazy_imports import lazy_imports
 from travois.permissions.shell.plan import ShellWord
 from travois.permissions.shell.work import WorkBudget
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
+
+with lazy_imports():
+    import tree_sitter
+    import tree_sitter_bash
 
 
 # The words of a command line: what each is, or as much of it as is known.
@@ -353,12 +358,9 @@ SEPARATED_NODE_TYPES = WORD_NODE_TYPES | {"command_name", "variable_assignment"}
 
 
 @cache
-def _load_parser() -> Parser:
+def _load_parser() -> tree_sitter.Parser:
     """Load the tree-sitter parser for bash, imported only when a command line is first parsed."""
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language()))
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
 def parse_syntax_tree(source: bytes) -> Node:

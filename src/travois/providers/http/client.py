@@ -20,6 +20,7 @@ import msgspec
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
+from travois.lazy_imports import lazy_imports
 from travois.providers.http.tls import (
     ConnectionTarget,
     connect_timeout_error,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     import ssl
 
     from anyio.streams.tls import TLSStream
+
+with lazy_imports():
+    from anyio.streams import tls as anyio_tls
 
 
 # TCP in which sending and receiving fail apart.
@@ -381,11 +385,9 @@ class DirectTransport:
 
 async def _connect_tls(to: ConnectionTarget, context: ssl.SSLContext) -> HttpConnection:
     """Open a TLS connection for model requests."""
-    from anyio.streams.tls import TLSStream
-
     tcp = await open_tcp(to.host, to.port)
     try:
-        tls = await TLSStream.wrap(
+        tls = await anyio_tls.TLSStream.wrap(
             tcp, hostname=to.host, ssl_context=context, standard_compatible=False
         )
     except BaseException:

@@ -18,6 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.ports.world import WebPage
 from travois.providers.catalog import is_local_url
 from travois.providers.http.tls import (
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     import httpx2
+
+with lazy_imports():
+    import httpx2
+
 
 MAX_REDIRECTS = 5
 FETCH_CONNECT_TIMEOUT = 10.0
@@ -108,8 +113,6 @@ class HttpxWeb:
         raise OSError(f"it redirects more than {MAX_REDIRECTS} times")
 
     async def _fetch_once(self, url: str, limit: int, message: WebRequest) -> WebPage:
-        import httpx2
-
         to, proxy = parse_target(url), self._proxy_for(url)
         addresses = await self._addresses_to_dial(to, proxy)
         problem = OSError(f"cannot resolve host {to.host}")
@@ -140,8 +143,6 @@ class HttpxWeb:
         return find_proxy(url, self._env)
 
     async def _create_web_client(self, proxy: str) -> httpx2.AsyncClient:
-        import httpx2
-
         try:
             self._tls = self._tls or await anyio.to_thread.run_sync(
                 create_full_tls_context, self._env
@@ -161,8 +162,6 @@ async def _exchange_page(
     client: httpx2.AsyncClient, url: str, message: WebRequest, *, address: str, limit: int
 ) -> WebPage:
     """Send one request to one address, under the host name of the URL."""
-    import httpx2
-
     parts = urlsplit(url)
     async with client.stream(
         "POST" if message.body else "GET",

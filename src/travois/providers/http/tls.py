@@ -14,7 +14,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.providers.replies import ApiError
+
+with lazy_imports():
+    import truststore
+
 
 CERTIFICATE_VARIABLES = (
     "SSL_CERT_FILE",
@@ -68,8 +73,6 @@ def explain_tls_error(error: ssl.SSLError, host: str) -> str:
 def _create_system_context() -> ssl.SSLContext:
     """Create a TLS context that trusts the system's certificates."""
     if sys.platform in ("darwin", "win32"):
-        import truststore
-
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()

@@ -8,9 +8,13 @@ from ipaddress import ip_address, ip_network
 
 from msgspec.structs import replace
 
+from travois.lazy_imports import lazy_imports
 from travois.providers.catalog import is_local_url
 from travois.providers.http.client import DirectTransport, Timeouts, Transport
 from travois.providers.http.tls import ConnectionTarget, parse_target
+
+with lazy_imports():
+    from travois.providers.http import proxy
 
 
 def create_transport(
@@ -21,9 +25,7 @@ def create_transport(
     if is_local_url(url):
         return DirectTransport(limits, env=env)
     if through := find_proxy(url, env):
-        from travois.providers.http.proxy import ProxyTransport
-
-        return ProxyTransport(limits, proxy=through, env=env)
+        return proxy.ProxyTransport(limits, proxy=through, env=env)
     return DirectTransport(limits, env=env)
 
 

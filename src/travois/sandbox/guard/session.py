@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from travois.lazy_imports import lazy_imports
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 
 if TYPE_CHECKING:
     from travois.process.job import ChildProcess
     from travois.sandbox.guard.guard import GuardJournal
+
+with lazy_imports():
+    import shutil
+    import tempfile
+
+    from travois.sandbox.guard import guard, instructions
 
 
 class SessionGuards:
@@ -32,18 +39,14 @@ class SessionGuards:
         self._children: list[ChildProcess] = []
         self._told: list[str] = []
 
-    def open_journal(self) -> GuardJournal:
+    def open_journal(self) -> guard.GuardJournal:
         """Open the journal in which guards save protected files."""
         if self._journal is None:
-            from travois.sandbox.guard.guard import GuardJournal
-
-            self._journal = GuardJournal(self._folder or self._make_temporary_folder())
+            self._journal = guard.GuardJournal(self._folder or self._make_temporary_folder())
         return self._journal
 
     def _make_temporary_folder(self) -> str:
-        from tempfile import mkdtemp
-
-        self._own = mkdtemp(prefix="travois-guards-")
+        self._own = tempfile.mkdtemp(prefix="travois-guards-")
         return self._own
 
     @property
@@ -56,9 +59,7 @@ class SessionGuards:
         """Find the repositories that a command could change, without blocking the event loop."""
         if cage is None or cage.profile == "look":
             return
-        from travois.sandbox.guard.guard import find_repository_roots
-
-        journal, roots = self.open_journal(), find_repository_roots(cage)
+        journal, roots = self.open_journal(), guard.find_repository_roots(cage)
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
 
     def pin_project_files(self, command: Command) -> Command:
@@ -69,11 +70,8 @@ class SessionGuards:
         cage = command.cage
         if cage is None or cage.unasked is None:
             return command
-        from travois.sandbox.guard.guard import find_repository_roots
-        from travois.sandbox.guard.instructions import find_mountable_files
-
-        held = find_mountable_files(
-            self.open_journal().list_protected_files(find_repository_roots(cage))
+        held = instructions.find_mountable_files(
+            self.open_journal().list_protected_files(guard.find_repository_roots(cage))
         )
         unasked = replace(cage.unasked, held=held)
         return replace(command, cage=replace(cage, pinned=(*cage.pinned, *held), unasked=unasked))
@@ -131,8 +129,6 @@ class SessionGuards:
         if self._journal is not None:
             self._journal.stop_watching()
         if self._own:
-            from shutil import rmtree
-
             with suppress(OSError):
-                rmtree(self._own)
+                shutil.rmtree(self._own)
             self._own, self._journal = "", None

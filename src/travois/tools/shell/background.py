@@ -13,6 +13,7 @@ from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encode_json
 from travois.engine.background_jobs import describe_status
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.ports.agents import Subagents
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
@@ -32,6 +33,10 @@ from travois.tools.shell.bash import (
     status_change,
     wait_for_job,
 )
+
+with lazy_imports():
+    from travois.tools import output as tool_output
+
 
 MAX_WAIT_MS = 3_600_000
 DEFAULT_BLOCK_MS = 30_000
@@ -101,11 +106,9 @@ async def _show_new_output(
     """Show a job's unread output and its status."""
     status, output = job.status, job.take_output()
     if pattern and output.total:
-        from travois.tools.output import strip_terminal_codes
-
-        text = strip_terminal_codes(output.head_and_tail().decode(errors="replace")).encode(
-            errors="replace"
-        )
+        text = tool_output.strip_terminal_codes(
+            output.head_and_tail().decode(errors="replace")
+        ).encode(errors="replace")
         output = await find_matching_lines(text, env, pattern=pattern, name="filter")
     body = show_output(output, env, call, most=most)
     told = [*body.remarks, *remarks, *env.processes.take_notices()]

@@ -21,6 +21,7 @@ from travois.core.facts import Changed
 from travois.core.json import encode_json
 from travois.engine.background_jobs import JOB_RUNNING, describe_status
 from travois.hooks.fire import parse_exported_variables
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome
@@ -35,6 +36,10 @@ from travois.ports.world import (
 
 if TYPE_CHECKING:
     from travois.tools.output import ReadableOutput
+
+with lazy_imports():
+    from travois.tools import output as tool_output
+    from travois.tools.shell import denied_command
 
 
 # What Bash and the tools for background commands share: output, status, and waiting.
@@ -75,11 +80,9 @@ class DetachedCommand(CommandResult, frozen=True, rename="camel"):
 
 def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> ReadableOutput:
     """Show as much of a command's output as there is room for, and save all of it if cut."""
-    from travois.tools.output import make_readable
-
     room = env.room.tokens - REMARK_TOKENS
     tokens = min(room, most) if most > 0 else room
-    return make_readable(output, tokens=tokens, keep=partial(env.spill, call))
+    return tool_output.make_readable(output, tokens=tokens, keep=partial(env.spill, call))
 
 
 def join_result_parts(headline: str, body: str, remarks: list[str]) -> str:
@@ -147,15 +150,13 @@ class LineWatch:
 
     async def has_matched(self) -> bool:
         """Return whether a line has matched by now."""
-        from travois.tools.output import strip_terminal_codes
-
         if self.following is not None:
             self._fresh += self.following.take()
         if not self._fresh:
             return False
         data, self._fresh = self._rest + self._fresh, b""
         self._rest = data.rpartition(b"\n")[2][-MAX_PARTIAL_LINE_BYTES:]
-        text = strip_terminal_codes(data.decode(errors="replace"))
+        text = tool_output.strip_terminal_codes(data.decode(errors="replace"))
         search = partial(find_matching_lines, pattern=self._pattern, name=self._name)
         hits = await search(text.encode(errors="replace"), self._env)
         self.line = hits.head_and_tail().decode(errors="replace").partition("\n")[0]
@@ -283,17 +284,11 @@ class ShellFolder(msgspec.Struct, frozen=True):
 
 async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     """Run the Bash tool: a command in the foreground, the background or a terminal."""
-    from travois.tools.shell.denied_command import (
-        explain_denial,
-        list_private_tmp,
-        report_new_tmp_entries,
-    )
-
     if args.tty:
         return await _start_terminal(args, env, call)
     if args.run_in_background:
         return await _start_background(args, env)
-    entries = list_private_tmp(env.cage)
+    entries = denied_command.list_private_tmp(env.cage)
     done, start = await _run_command(args, env, call)
     if done.job:
         return _show_detached(args, env, call, done=done)
@@ -301,8 +296,10 @@ async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     remarks = [*body.remarks, *_ending_remarks(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
-    remarks += explain_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
-    remarks += report_new_tmp_entries(env.cage, entries)
+    remarks += denied_command.explain_denial(
+        done, body.text, env.cage, cwd=start.cwd, line=args.command
+    )
+    remarks += denied_command.report_new_tmp_entries(env.cage, entries)
     remarks += env.processes.take_notices()
     ran = CommandResult(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
     return ToolOutcome(

@@ -24,6 +24,7 @@ import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
 from travois.process.environment import build_minimal_environment
 from travois.process.reap import JOB_MARK_VARIABLE, end_processes, find_process_tree
 from travois.providers.http.fetch import AddressLookup, look_up_addresses
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
         Playwright,
         Request,
     )
+
+with lazy_imports():
+    from playwright import async_api
+    from playwright._impl import _driver
 
 
 # One run of Chromium, and the page in front of it.
@@ -97,9 +102,7 @@ class BrowserWindow:
 
     async def open(self) -> None:
         """Start the browser with an empty page."""
-        from playwright.async_api import async_playwright
-
-        self._driver = await async_playwright().start()
+        self._driver = await async_api.async_playwright().start()
         root = os.geteuid() == 0
         started = await self._driver.chromium.launch(
             executable_path=self._path,
@@ -200,13 +203,11 @@ class BrowserWindow:
         return await self._page.screenshot(type="jpeg", quality=80, timeout=PAGE_TIMEOUT_MS)
 
     async def _navigate(self, url: str) -> None:
-        from playwright.async_api import Error
-
         self._hosts.add(_page_host(url))
         self._set_heading(url)
         try:
             await self._page.goto(url, wait_until="domcontentloaded", timeout=PAGE_TIMEOUT_MS)
-        except Error as error:
+        except async_api.Error as error:
             if BROWSER_GONE.search(error.message):
                 raise
             await self._settle()  # its own page of errors would disturb what is opened next
@@ -234,13 +235,11 @@ class BrowserWindow:
 
     async def _settle(self) -> None:
         """Wait for what an action set going; a page that never rests is looked at as it is."""
-        from playwright.async_api import Error
-
         quiet, left = 0, MAX_SETTLE_STEPS
         while quiet < 3 and left:
             await anyio.sleep(SETTLE_STEP_SECONDS)
             quiet, left = 0 if self._pending else quiet + 1, left - 1
-        with suppress(Error):
+        with suppress(async_api.Error):
             await self._page.wait_for_load_state("domcontentloaded", timeout=ELEMENT_TIMEOUT_MS)
 
     async def _view_page(self, *, whole: bool) -> PageView:
@@ -315,12 +314,10 @@ class BrowserWindow:
             self._add_news(f"the window closed; now in front: {self._page.url[:200]}")
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        from playwright.async_api import Error
-
         accept = self._accept or dialog.type in ("alert", "beforeunload")
         done = "accepted" if accept else "dismissed (set accept to accept it)"
         self._add_news(f"the page showed a dialog: {dialog.message[:300]!r}, {done}")
-        with suppress(Error):
+        with suppress(async_api.Error):
             await (dialog.accept() if accept else dialog.dismiss())
 
     def _on_download(self, download: Download) -> None:
@@ -329,12 +326,10 @@ class BrowserWindow:
 
 async def _read_frame(frame: Frame, prefix: str) -> tuple[str, str]:
     """Return the title and the text of a frame; nothing of one that cannot be read."""
-    from playwright.async_api import Error
-
     script = PAGE_READER_SCRIPT.read_text("utf-8")
     try:
         told = await frame.evaluate(script, {"prefix": prefix, "room": MAX_PAGE_CHARS})
-    except Error as error:
+    except async_api.Error as error:
         if not prefix or BROWSER_GONE.search(error.message):
             raise
         return "", ""
@@ -384,10 +379,10 @@ def find_browser(path: str = "") -> str:
 
 def driver_problem() -> str:
     """Return why the driver of Playwright cannot run; empty if it can."""
-    from playwright._impl._driver import compute_driver_executable
-
     try:
-        done = run([compute_driver_executable()[0], "--version"], check=False, capture_output=True)
+        done = run(
+            [_driver.compute_driver_executable()[0], "--version"], check=False, capture_output=True
+        )
     except OSError as error:
         return f"Playwright's driver cannot start: {error}"
     if done.returncode == 0:
@@ -469,8 +464,6 @@ class Chromium:
         return portal
 
     async def _run_action(self, work: Callable[[BrowserWindow], Awaitable[AnswerT]]) -> AnswerT:
-        from playwright.async_api import Error
-
         try:
             with anyio.fail_after(BROWSER_TIMEOUT_SECONDS):
                 if self._window and not self._window.has_page:
@@ -482,7 +475,7 @@ class Chromium:
             raise OSError(
                 f"the browser hung for {BROWSER_TIMEOUT_SECONDS:g} s and was stopped"
             ) from None
-        except Error as error:
+        except async_api.Error as error:
             what = first_error_line(error.message)
             if BROWSER_GONE.search(what):
                 await self._close_window()

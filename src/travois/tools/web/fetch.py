@@ -10,9 +10,14 @@ import sys
 import msgspec
 
 from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
+from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, WebPage
+
+with lazy_imports():
+    from travois.tools.web import html
+
 
 FETCH_TIMEOUT_SECONDS = 30.0
 CONVERT_TIMEOUT_SECONDS = 20.0
@@ -109,8 +114,6 @@ def _format_json(text: str) -> str:
 
 async def _convert_html(page: WebPage, env: Env) -> str:
     """Convert HTML to markdown, or to plain words if that fails or takes too long."""
-    from travois.tools.web import html
-
     charset = _page_charset(page)
     command = Command(
         (sys.executable, "-P", "-m", html.__name__, charset),

@@ -11,8 +11,15 @@ import sys
 from html import unescape
 from typing import TYPE_CHECKING
 
+from travois.lazy_imports import lazy_imports
+
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
+
+with lazy_imports():
+    import bs4
+    import markdownify
+
 
 TAG_NAME = re.compile(rb"/?\w*")
 NOISE_TAGS = re.compile(
@@ -26,11 +33,11 @@ RECURSION_LIMIT = 20_000
 
 def html_to_markdown(body: bytes, *, charset: str) -> str:
     """Convert an HTML page to markdown."""
-    from markdownify import MarkdownConverter
-
     soup = _parse_html(body, charset)
     title = soup.title.extract().get_text(" ", strip=True) if soup.title else ""
-    converter = MarkdownConverter(heading_style="ATX", bullets="-", escape_underscores=False)
+    converter = markdownify.MarkdownConverter(
+        heading_style="ATX", bullets="-", escape_underscores=False
+    )
     text = _tidy_whitespace(converter.convert_soup(_find_main_content(soup)))
     return text if not title or title in text[:500] else f"# {title}\n\n{text}"
 
@@ -52,12 +59,10 @@ def html_to_text(body: bytes, *, charset: str) -> str:
     return _tidy_whitespace(unescape(b" ".join(kept).decode(charset or "utf-8", errors="replace")))
 
 
-def _parse_html(body: bytes, charset: str) -> BeautifulSoup:
+def _parse_html(body: bytes, charset: str) -> bs4.BeautifulSoup:
     """Parse an HTML page without noise and without an XML declaration, which would warn."""
-    from bs4 import BeautifulSoup
-
     body = re.sub(rb"^\s*<\?xml[^>]*>", b"", body, count=1)
-    soup = BeautifulSoup(body, "html.parser", from_encoding=charset or None)
+    soup = bs4.BeautifulSoup(body, "html.parser", from_encoding=charset or None)
     for tag in soup.find_all(_is_hidden_tag):
         tag.extract()
     for anchor in soup.find_all("a", href=re.compile("^#")):
