@@ -5,134 +5,55 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import msgspec.toml
 
 from travois.core.json import as_list, as_object, as_string, encode_utf8
 from travois.core.models import ApiProtocol
 from travois.providers.replies import ApiError, ApiErrorKind
 
-# The ways in which servers say no.
+
+class MessagePattern(msgspec.Struct, frozen=True):
+    """A pattern of error messages, and the kind of error that they mean."""
+
+    kind: ApiErrorKind
+    pattern: str
 
 
-KIND_BY_STATUS: dict[int, ApiErrorKind] = {
-    401: "auth",
-    402: "billing",
-    403: "forbidden",
-    404: "missing",
-    408: "timeout",
-    409: "server",
-    413: "large",
-    425: "server",
-    429: "rate",
-    501: "missing",
-    504: "timeout",
-    529: "overloaded",
-}
+class OverflowPatterns(msgspec.Struct, frozen=True):
+    """The patterns of messages that mean that a prompt does not fit the context window."""
 
-KIND_BY_ERROR_NAME: dict[str, ApiErrorKind] = {
-    "authentication_error": "auth",
-    "invalid_api_key": "auth",
-    "billing_error": "billing",
-    "billing_not_active": "billing",
-    "permission_error": "forbidden",
-    "not_found_error": "missing",
-    "model_not_found": "missing",
-    "conflict_error": "server",
-    "request_too_large": "large",
-    "rate_limit_error": "rate",
-    "rate_limit_exceeded": "rate",
-    "ramp_limit_exceeded": "rate",
-    "enforced_spend_limit_reached": "quota",
-    "insufficient_quota": "quota",
-    "billing_hard_limit_reached": "quota",
-    "api_error": "server",
-    "server_error": "server",
-    "internal_server_error": "server",
-    "timeout_error": "timeout",
-    "overloaded_error": "overloaded",
-    "compaction_unavailable": "overloaded",
-    "invalid_request_error": "invalid",
-    "invalid_prompt": "invalid",
-    "misalignment_policy_violation": "invalid",
-    "invalid_encrypted_content": "thinking",
-    "context_length_exceeded": "overflow",
-    "exceed_context_size_error": "overflow",
-    "extra_forbidden": "field",
-    "unknown_parameter": "field",
-    "unsupported_parameter": "field",
-}
-"""The kinds by a server's own name, in `error_code`, `code` or `type`."""
+    patterns: tuple[str, ...]
+    excluded: tuple[str, ...]
+    sizes: tuple[str, ...]
 
-OVERFLOW_PATTERN = (
-    r"prompt is too long|input is too long|maximum context length|context_length_exceeded"
-    r"|exceeds the context window|contextwindowexceedederror|longer than the maximum model length"
-    r"|longer than the model's context length|exceeds the available context size"
-    r"|exceeds the maximum number of tokens allowed|exceeded model token limit"
-    r"|input token length too long|input tokens exceed the configured limit"
-    r"|maximum context limit|maximum prompt length|prompt exceeds max length"
-    r"|tokens in request more than max tokens allowed|range of input length should be"
-    r"|context window exceeds limit|but model only supports up to"
-    r"|reduce the length of the messages|`inputs` tokens \+ `max_new_tokens` must be"
-    r"|context exceeds your deployment|greater than the context length|too large for model with"
-    r"|exceeds the limit of \d+|current length is .{0,40} while limit is"
-    r"|maximum input length is .{0,40} tokens|model_context_window_exceeded"
-)
-NOT_OVERFLOW_PATTERN = (
-    r"policy_blocked|dlp_request_denied|string_above_max_length"
-    r"|string too long\. expected a string with maximum length"
-)
+    def match(self, text: str) -> bool:
+        """Return whether a text in lower case means an overflow."""
+        if re.search("|".join(self.excluded), text):
+            return False
+        return bool(re.search("|".join(self.patterns), text))
 
-OVERFLOW_SIZE_PATTERNS = (
-    r"(?P<tokens>\d+) tokens > (?P<limit>\d+) maximum",
-    r"maximum context length (?:is|of) (?P<limit>\d+)(?:.*?(?:requested|contains?|has|resulted in)"
-    r"(?: about| at least)? (?P<tokens>\d+))?",
-    r"token count \(?(?P<tokens>\d+)\)? exceeds the maximum number of tokens allowed"
-    r" \(?(?P<limit>\d+)",
-    r"token count of (?P<tokens>\d+) exceeds the limit of (?P<limit>\d+)",
-    r"maximum prompt length is (?P<limit>\d+) but the request contains (?P<tokens>\d+)",
-    r"range of input length should be \[\d+, ?(?P<limit>\d+)",
-    r"with (?P<limit>\d+) maximum context length",
-)
-"""The patterns of the numbers in an overflow message."""
 
-MESSAGE_PATTERNS: tuple[tuple[str, ApiErrorKind], ...] = (
-    (r"max_tokens: \d+ > (?P<limit>\d+), which is the maximum allowed", "output"),
-    (r"`?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<limit>\d+)", "output"),
-    (r"bound to a different conversation", "bound"),
-    (r"`?thinking`? .{0,80}cannot be modified|cannot be modified", "thinking"),
-    (r"reasoning_content.{0,40} must be passed back", "thinking"),
-    (r"invalid `?signature`? in `?thinking`? block", "thinking"),
-    (r"encrypted content .{0,80}could not be (?:verified|decrypted)", "thinking"),
-    (r"thought[_ ]signature", "thinking"),
-    (r"`tool_use` ids were found without `tool_result`", "pairing"),
-    (r"unexpected `tool_use_id` found in `tool_result`", "pairing"),
-    (r"`tool_use` ids must be unique", "pairing"),
-    (r"tool_calls' must be followed by tool messages", "pairing"),
-    (r"role 'tool' must be a response to a preceding message with 'tool_calls'", "pairing"),
-    (r"no tool (?:output|call) found for function call", "pairing"),
-    (r"was provided without its required following item", "pairing"),
-    (r"number of function response parts", "pairing"),
-    (r"unexpected value\(s\) `(?P<field>[^`]+)` for the `anthropic-beta` header", "beta"),
-    (r"(?P<field>[\w.\[\]-]+): extra inputs are not permitted", "field"),
-    (r"extra inputs are not permitted", "field"),
-    (r"un(?:known|supported|recognized) (?:request )?(?:parameter|argument)\w*(?: supplied)?:"
-     r" ['\"`]?(?P<field>[\w.\[\]-]+)", "field"),
-    (r"unknown name \"(?P<field>\w+)\"", "field"),
-    (r"\"(?P<field>thinking)\.type\.[^\"]*\" is not supported for this model", "field"),
-    (r"does not support the (?P<field>effort) parameter", "field"),
-    (r"(?P<field>[\w.]*effort)['\"`]?(?: parameter)?:? .{0,80}(?:not support|should be)", "field"),
-    (r"does not support (?P<field>think)ing", "field"),
-    (r"(?P<field>thinking[_ ]?level) .{0,40}not supported", "field"),
-    (r"does not support the (?P<field>clear_\w+) context management strategy", "field"),
-    (r"(?P<field>tool_choice): type .{0,40} not supported for this model", "field"),
-    (r"image exceeds|image dimensions exceed|could not process image", "media"),
-    (r"could not process pdf|pdf pages may be provided|does not support image input", "media"),
-    (r"credit balance is too low", "billing"),
-    (r"model .{0,80}does not exist|model .{0,80}not found", "missing"),
-)  # fmt: skip
-"""Refusals of a request that are told only by their words."""
+class ErrorTables(msgspec.Struct, frozen=True):
+    """What errors.toml knows about the errors of providers."""
+
+    statuses: dict[str, ApiErrorKind]
+    names: dict[str, ApiErrorKind]
+    overflow: OverflowPatterns
+    messages: tuple[MessagePattern, ...]
+
+
+@cache
+def load_error_tables() -> ErrorTables:
+    """Load errors.toml; only a session in which a request fails needs it."""
+    return msgspec.toml.decode(
+        Path(__file__).with_name("errors.toml").read_bytes(), type=ErrorTables
+    )
+
 
 SPENT_QUOTA_PATTERN = r"spend|usage limit|billing|credit|current quota"
 
@@ -260,9 +181,8 @@ def _classify_error(
     """Decide the kind of an error from its body, its names and its status, in this order."""
     if told.empty and protocol == "chat" and status in (400, 413):
         return "overflow", _ErrorNumbers()
-    named: ApiErrorKind | None = next(
-        (KIND_BY_ERROR_NAME[name] for name in told.names if name in KIND_BY_ERROR_NAME), None
-    )
+    kinds = load_error_tables().names
+    named: ApiErrorKind | None = next((kinds[name] for name in told.names if name in kinds), None)
     if named == "overflow" or _is_overflow(status, told):
         return "overflow", _find_overflow_sizes(told.message)
     worded = _match_message(told.message) if status in MESSAGE_STATUSES else None
@@ -276,24 +196,26 @@ def _classify_error(
 
 def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
     """Return the kind of a status; inside a stream there is none, so the name decides."""
-    return KIND_BY_STATUS.get(status) or named or ("invalid" if 400 <= status < 500 else "server")
+    return (
+        load_error_tables().statuses.get(str(status))
+        or named
+        or ("invalid" if 400 <= status < 500 else "server")
+    )
 
 
 def _is_overflow(status: int, told: _ErrorBody) -> bool:
     """Return whether an error means that the prompt does not fit the context window."""
     text = " ".join((told.message, *told.names)).lower()
-    if status not in MESSAGE_STATUSES or re.search(NOT_OVERFLOW_PATTERN, text):
-        return False
-    return bool(re.search(OVERFLOW_PATTERN, text))
+    return status in MESSAGE_STATUSES and load_error_tables().overflow.match(text)
 
 
 def _match_message(message: str) -> tuple[ApiErrorKind, _ErrorNumbers] | None:
     """Find the kind of an error by known patterns of its message."""
-    for pattern, kind in MESSAGE_PATTERNS:
-        match = re.search(pattern, message, re.IGNORECASE | re.DOTALL)
+    for known in load_error_tables().messages:
+        match = re.search(known.pattern, message, re.IGNORECASE | re.DOTALL)
         if match is not None:
             found = _numbers_of_match(match)
-            return _remaining_output(found) if kind == "output" else (kind, found)
+            return _remaining_output(found) if known.kind == "output" else (known.kind, found)
     return None
 
 
@@ -306,7 +228,7 @@ def _remaining_output(found: _ErrorNumbers) -> tuple[ApiErrorKind, _ErrorNumbers
 def _find_overflow_sizes(message: str) -> _ErrorNumbers:
     """Find the prompt size and the limit in the message of a context overflow."""
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", message)
-    for pattern in OVERFLOW_SIZE_PATTERNS:
+    for pattern in load_error_tables().overflow.sizes:
         match = re.search(pattern, plain, re.IGNORECASE | re.DOTALL)
         if match is not None:
             return _numbers_of_match(match)
