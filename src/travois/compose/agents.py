@@ -40,6 +40,7 @@ from travois.engine.background_jobs import report_lost_jobs
 from travois.engine.tool_definitions import build_first_head
 from travois.hooks.fire import add_hooks
 from travois.lazy_imports import lazy_imports
+from travois.permissions.decide import Permissions
 from travois.permissions.paths import is_inside
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import AnyTool, ToolError
@@ -417,31 +418,32 @@ def apply_agent_prompt(options: Options, lead: AgentType | None) -> Options:
     return options if lead is None or options.system else replace(options, system=lead.prompt)
 
 
+def limit_main_agent(
+    permissions: Permissions, lead: AgentType | None, place: Workspace
+) -> Permissions:
+    """Limit the permissions to what the main agent's type may do; its memory is its own to edit."""
+    if lead is None:
+        return permissions
+    limited = replace(permissions, mode=limit_permission_mode(lead, permissions.mode))
+    memory = agent_memory.load_agent_memory(lead, place.home, place.project.root)
+    return agent_memory.allow_memory_edits(limited, memory) if memory else limited
+
+
 async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentFactory) -> None:
-    """Enable subagents, and apply the main agent's type when a session begins."""
+    """Enable subagents; add the hooks of the main agent's type and, at the beginning, its texts."""
     if lead is None:
         yard.enable_children(agent)
         return
     yard.enable_children(
         agent, tuple(filter(None, (find_agent_type(yard.kinds, name) for name in lead.spawns)))
     )
-    guard = agent.permissions.guard
-    agent.permissions.guard = replace(guard, mode=limit_permission_mode(lead, guard.mode))
     add_hooks(agent, lead.hooks, origin=lead.origin)
-    held, session = (
-        agent_memory.load_agent_memory(lead, yard.place.home, yard.place.project.root),
-        agent.session,
-    )
-    agent.permissions.guard = (
-        agent_memory.allow_memory_edits(agent.permissions.guard, held)
-        if held
-        else agent.permissions.guard
-    )
+    session = agent.session
     if MAIN_AGENT_STATE in session.state:
         return
     session.append(Changed(MAIN_AGENT_STATE, lead.name))
-    if held:
-        session.append(User((Text(held.note),), origin="note"))
+    if memory := agent_memory.load_agent_memory(lead, yard.place.home, yard.place.project.root):
+        session.append(User((Text(memory.note),), origin="note"))
     await preload_skills(agent, lead.skills, parent=agent)
     if lead.greeting:
         agent.turn.inbox.append(User((Text(lead.greeting),), origin="human"))

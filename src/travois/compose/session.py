@@ -335,7 +335,9 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
     permissions = _agent_permissions(start, parts.loan)
     runtime = _agent_runtime(start)
-    snapshots = _open_snapshots(start, permissions.guard.folders)
+    snapshots = _open_snapshots(start, permissions.guard.folders)  # not of an agent's own memory
+    guard = agents.limit_main_agent(permissions.guard, parts.lead, place)
+    permissions = replace(permissions, guard=guard)
     # Hooks open more while the session goes on, which must be closed with it.
     later = await stack.enter_async_context(AsyncExitStack())
     return Agent(
