@@ -40,11 +40,15 @@ async def manage_window(agent: Agent) -> str:
 
     Returns why nothing may be sent; empty if the request can go out.
     """
+    # From cheap to costly. Results that were never sent can be shortened without touching the
+    # cache.
     if agent.context.layers.offload:
         offload_results(agent)
     drop_old_media(agent)
     if agent.context.layers.lifetime and cache_is_cold(agent):
         keep_warm.adjust_cache_ttl(agent)
+    # Each step below moves the cached prefix, so at most one is taken, and only when one is due.
+    # Folding comes first: its text is made by rule, without a request to a model.
     trigger = compaction_trigger(agent)
     if trigger is not None:
         if (
@@ -53,6 +57,7 @@ async def manage_window(agent: Agent) -> str:
             and _fold_instead(agent, trigger)
         ):
             return ""
+        # With a cold cache a compaction costs no more than clearing and frees more.
         if trigger in ("auto", "overflow") and clear_instead_of_compacting(agent):
             await _reshow_edited_files(agent)
             return ""
@@ -61,6 +66,8 @@ async def manage_window(agent: Agent) -> str:
     if agent.context.layers.clear:
         clear_old_results(agent)
     await _reshow_edited_files(agent)
+    # Preparing means asking for the summary beside the conversation, from the warm cache, so that
+    # the compaction itself waits for nobody.
     if agent.context.layers.compact and context_tokens(
         agent.session.view
     ) >= PREPARE_SHARE * compaction_threshold(agent):
@@ -126,10 +133,13 @@ def _find_tool(agent: Agent, call: Call) -> AnyTool | None:
 def compaction_trigger(agent: Agent) -> CompactionTrigger | None:
     """Return why to compact the conversation before the next request; None if it is not needed."""
     size, threshold = context_tokens(agent.session.view), compaction_threshold(agent)
+    # After repeated failures a compaction is left to the user: it would fail again with each
+    # request.
     if agent.session.strikes.is_out:
         return None
     if not agent.context.layers.is_automatic:
         return None
+    # Above this nothing can be sent at all; above the threshold a request still fits.
     if size >= hard_stop(current_model(agent), agent.context.layers):
         return "overflow"
     if size >= threshold:

@@ -53,8 +53,12 @@ def find_process_tree(mark: str, roots: Collection[int]) -> dict[int, int]:
     if not HAS_PROC:
         return {-pid: pid for pid in roots if send_signal(-pid, 0)}
     alive = {seen.pid: seen for seen in _iterate_processes() if not seen.is_dead}
+    # We may carry the mark of an outer harness ourselves.
     alive.pop(os.getpid(), None)
     found = {pid for pid in alive if pid in roots or has_mark(pid, mark)}
+    # A program may clear its environment, start a session or outlive its parent, but hardly does
+    # all three at once: a process belongs to the tree if the mark, the session or the descent says
+    # so.
     sessions = ({alive[pid].session for pid in found} | set(roots)) - {os.getsid(0)}
     found |= {pid for pid, seen in alive.items() if seen.session in sessions}
     found |= _find_descendants(found, alive.values())
@@ -155,6 +159,8 @@ class Orphans:
         half-made daemons, and those bound by a filter of ours.
         """
         self.reap(self._ours)
+        # Waiting for a process that is not ours would take its status from the code that started
+        # it.
         ours, bound = os.getsid(0), count_seccomp_filters("self") if self.confined else 0
         fresh = set(_list_child_pids()).difference(others, self._ours)
         for seen in (seen for pid in fresh for seen in _read_proc_stat(pid)):
@@ -284,6 +290,8 @@ class Watchdog:
         ours = {
             name: os.environ[name] for name in ("PATH", JOB_MARK_VARIABLE) if name in os.environ
         }
+        # The kernel closes our end of the pipe however we die, also by SIGKILL; `read` then
+        # returns.
         end, self._leash = os.pipe()
         try:
             self._pid = os.posix_spawn(

@@ -101,6 +101,7 @@ class AnthropicEncoder:
     def _encode_tool_result(self, fact: Result) -> bytes:
         content = tuple(_as_text_block(b) for b in fact.content) if fact.error else fact.content
         blocks = self._encode_blocks(content) or [_encode_text_block(NO_OUTPUT_TEXT)]
+        # A plain string for the usual case: fewer bytes and tokens than a list of one block.
         body = b"[" + b",".join(blocks) + b"]"
         if len(content) <= 1 and all(isinstance(block, Text) for block in content):
             body = quote_json(
@@ -168,8 +169,10 @@ def _encode_anthropic_tool(tool: ToolSpec) -> bytes:
 def _encode_anthropic_reply(fact: Assistant, *, before: str) -> Iterator[RequestPart]:
     """Encode a reply as it came, without the blocks that the API refuses to take back."""
     blocks = [block for block in fact.content if _is_sendable_block(block)]
+    # A reply that was cut off while thinking ends in a thinking block, which the API refuses.
     while blocks and _anthropic_block_type(blocks[-1]) in THINKING_BLOCKS:
         blocks.pop()
+    # The API wants a user message first; after a compaction the view may begin with a reply.
     if blocks and not before and _anthropic_block_type(blocks[0]) != "compaction":
         yield RequestPart("user", _encode_text_block(STARTED_EARLIER_TEXT), markable=True)
     role = "assistant" + SEPARATE_MESSAGE_MARK * (fact.stop == "compaction")
@@ -231,6 +234,8 @@ def _encode_reply_block(block: AnyBlock) -> bytes:
 def _encode_tool_use(call: Call) -> bytes:
     """Encode a tool call as a `tool_use` block, with members that only Anthropic knows."""
     id, name = quote_json(make_legal_call_id(call.id)), quote_json(make_legal_tool_name(call.name))
+    # Members that we do not know came with the call and go back with it, or its signature would
+    # fail.
     said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + ensure_json_object(
         call.args
     )

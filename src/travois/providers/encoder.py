@@ -41,6 +41,8 @@ class RequestEncoder:
         """Build the request for a view; raises `PrefixBreak` if it does not extend the last one."""
         assert view.epoch is not None and not find_send_blocker(view), find_send_blocker(view)
         tape = self._tape
+        # Only facts that move the prefix (a compaction, a cleared result, another model) make it
+        # anew. Encoding the whole view each time would cost time that grows with the conversation.
         if tape is None or not tape.is_prefix_of(view):
             tape = EncodedPrefix(
                 _create_protocol_encoder(view.epoch, self._fetch), moves=view.moves
@@ -76,6 +78,8 @@ class EncodedPrefix:
         count = len(self._items)
         if view.moves != self._moves or count > len(view.items):
             return False
+        # Identity is enough: a view keeps the items that it has shown, and items are never
+        # changed.
         known = max(0, min(view.seen, count) - 1)
         return all(map(is_, self._items[known:], view.items[known:count]))
 
@@ -102,6 +106,9 @@ class EncodedPrefix:
         `edits` are further members of the body, which are no pieces: they change no prefix.
         """
         count, head = len(self), self._dialect.head
+        # The newest part is marked to be written; the anchor, where the last request ended, to be
+        # read: the provider looks back only some 20 blocks from a marker. The branch is where
+        # forks diverge.
         marks = {self._last_markable_part(place) for place in (count, anchor, self._branch)}
         spots = sorted(marks - {-1}) if head.marker else []
         said = f"{self._said}{self.prefix_digest(count)}{spots}".encode() + edits
@@ -125,6 +132,7 @@ class EncodedPrefix:
         return b"".join(parts)
 
     def _append_part(self, piece: RequestPart) -> None:
+        # Each digest covers all parts before it, so that one comparison proves a whole prefix.
         link = blake2b(self._chains[-DIGEST_BYTES:], digest_size=DIGEST_BYTES)
         link.update(piece.role.encode() + b"\0")
         link.update(piece.data)
@@ -186,6 +194,7 @@ def _check_prefix_unchanged(
         or tape.prefix_digest(sent.pieces) == sent.chain
     ):
         return
+    # Sending it anyway would be paid silently: the provider would read everything again.
     counts = range(1, min(sent.pieces, len(before)) + 1) if before else range(0)
     first = next(
         (n for n in counts if before and before.prefix_digest(n) != tape.prefix_digest(n)), 0

@@ -387,8 +387,11 @@ def build_confinement(cage: SandboxProfile, ours: ExitStack) -> Callable[[], Non
     ruleset = create_landlock_ruleset(attributes)
     ours.callback(os.close, ruleset)
     for path, rights in list_landlock_rules(cage):
+        # What vanished or cannot be opened needs no right: without a rule it stays closed.
         with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
             _add_path_rule(ruleset, path, rights & known)
+    # Landlock knows files; sockets, other processes and file attributes need the system call
+    # filter.
     families = socket_families(cage.network, own_net=False)
     filtered = build_seccomp_filter(families, alone=False, read_only=cage.profile == "look")
     return lambda: confine_thread(ruleset, filtered)
@@ -424,6 +427,8 @@ def _list_beside_hidden(
     """Yield the path, or as much of its contents as leaves out the hidden paths."""
     if path in kept:
         return
+    # Landlock has no rule that takes away: what hides something is left out, and its other entries
+    # get rules of their own.
     within = [one for one in kept if one.startswith(path.rstrip("/") + "/")]
     if not within:
         yield path, rights
@@ -432,12 +437,14 @@ def _list_beside_hidden(
         yield path, LIST_RIGHT
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
+            # The target of a link is opened by its own path and needs a rule of its own.
             if not entry.is_symlink():
                 yield from _list_beside_hidden(entry.path, within, rights)
 
 
 def _add_path_rule(ruleset: int, path: str, rights: int) -> None:
     """Add a rule for one path; rights that only folders have are dropped for a file."""
+    # O_NOFOLLOW: a path that became a link since it was listed must not open another place.
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):

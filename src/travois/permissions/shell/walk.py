@@ -64,8 +64,11 @@ class CommandWalker:
     def run(self) -> None:
         """Follow the whole text."""
         root = parse.parse_syntax_tree(self.source)
+        # A shell may still run the part that it understands, so the rest is followed all the same:
+        # a question should name every program that can be found.
         if root.has_error:
             self.refuse("it could not be parsed as shell syntax")
+        # Other variables may have any value: only what this text sets itself is known.
         known = {"HOME": ShellWord(self.start.home)} if self.start.home else {}
         state = ShellState((self.start.cwd,), known)
         try:
@@ -91,6 +94,8 @@ class CommandWalker:
             return follow(self, node, state)
         except UnclearCommand as unclear:
             self.refuse(str(unclear))
+            # Commands that are only looked through add their own steps, so that a deny rule for
+            # one of them still holds inside a construct that cannot be followed.
             if self.depth <= MAX_NESTING_DEPTH:
                 self.look_through(node, state)
             return CommandOutcomes(state, state)
@@ -99,6 +104,8 @@ class CommandWalker:
 
     def look_through(self, node: Node, state: ShellState) -> None:
         """Find the commands inside something that is not followed."""
+        # A list instead of recursion: the depth of the tree is chosen by whoever wrote the
+        # command.
         waiting = node.children[::-1]
         while waiting:
             self.work.spend()
@@ -121,6 +128,7 @@ class CommandWalker:
         before = ends = CommandOutcomes(state, state)
         for node in nodes:
             if node.type in STATEMENT_SEPARATORS or node.type == "comment":
+                # `cd x &` moves a shell of its own, so what follows stands where it stood before.
                 ends = before if node.type == "&" else ends
                 continue
             before = ends
@@ -140,6 +148,7 @@ class CommandWalker:
         """Return the context for reading words in this state."""
         variables = state.variables
         self.work.spend(1 + len(variables) // 8)
+        # After `a && cd b; c` there are two possible folders, and $PWD has no one value.
         if len(state.cwds) == 1 and "PWD" not in variables:
             variables = {**variables, "PWD": ShellWord(state.cwds[0])}
         follow = partial(self.follow_substitution, state=state)
@@ -171,6 +180,8 @@ class CommandWalker:
     def follow_script(self, text: str) -> None:
         """Follow the script that another shell runs."""
         self.work.spend(len(text) // 4)
+        # The inner script shares the budget of work: scripts that contain scripts must not
+        # multiply it.
         inner = CommandWalker(text, self.start, self.work, depth=self.depth + 1)
         try:
             if self.depth < MAX_NESTING_DEPTH and len(text) <= MAX_PARSED_CHARS:
@@ -221,6 +232,8 @@ class CommandWalker:
     def state_after(self, step: CommandStep, state: ShellState) -> CommandOutcomes:
         """Return the state after a builtin that changes it."""
         words = [word.value for word in step.argv] or [None]
+        # A `cd` that needs a question (`cd "$x"`) leads to an unknown folder; the step itself says
+        # so, and the question covers everything after it.
         if words[0] == "cd" and step.needs == "nothing":
             moved = tuple(
                 dict.fromkeys(access.target for access in step.accesses[: len(state.cwds)])
@@ -265,6 +278,8 @@ class CommandWalker:
         """Follow `a && b` and `a || b`."""
         left, operator, right = self.expect_children(node, 3)
         first = self.follow_statement(left, state)
+        # What runs second stands where the first left off, and only on the way that leads to it:
+        # after `cd x || exit`, the rest of the line is in x.
         if operator.type == "&&":
             second = self.follow_statement(right, first.ok)
             return CommandOutcomes(second.ok, merge_states(first.fail, second.fail))
@@ -278,6 +293,8 @@ class CommandWalker:
             raise UnclearCommand("a pipeline contains a command list")
         if first.type == "list":
             return self.follow_list_before_pipe(first, others, wrappers, state)
+        # The grammar puts redirections around the first part, which may have moved before they are
+        # opened: a relative path in them counts for both places.
         led = merge_states(state, self.follow_statement(first, state).either)
         for wrapper in wrappers:
             self.open_redirects(wrapper, led)
@@ -391,6 +408,9 @@ class CommandWalker:
         self, once: Callable[[ShellState], ShellState], state: ShellState
     ) -> CommandOutcomes:
         """Go round until nothing changes any more."""
+        # The steps of a round hold for the state that it began with, so those of the earlier
+        # rounds are dropped: only the last round, in which nothing new was learned, describes all
+        # of them.
         for _ in range(MAX_LOOP_ROUNDS):
             before = len(self.steps)
             after = merge_states(state, once(state))
@@ -413,6 +433,7 @@ class CommandWalker:
         given = [child for child in children[3:-1] if child.type not in STATEMENT_SEPARATORS]
         parse.check_separate(given)
         words = [word for child in given for word in read_words(child, at)]
+        # One unknown value makes all of them unknown: which round has which value is not followed.
         if len(words) > MAX_LOOP_VALUES or any(word.kind == "open" for word in words):
             words = [OPEN_WORD]
 
@@ -461,6 +482,8 @@ class CommandWalker:
         for child in node.children:
             self.look_through(child, state)
         text = node_text(node, self.source)
+        # `export PATH=…` and `declare -f` change what later words of the line mean, in ways that
+        # are not followed, so the whole statement needs a question or an exact rule.
         words = tuple(ShellWord(part) for part in text.split())
         self.steps.append(CommandStep(words, "exact", "it changes the environment", texts=(text,)))
         return CommandOutcomes(state, state)
