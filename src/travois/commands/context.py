@@ -22,7 +22,7 @@ from travois.context.receipts import (
     break_down_window,
     list_compaction_receipts,
 )
-from travois.context.session_memory.keep import decode_notes
+from travois.context.session_memory.notes import decode_notes
 from travois.context.switch_model import TrialLog
 from travois.context.window import threshold_for_model
 from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration

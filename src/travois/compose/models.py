@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from travois.local_model.llamacpp import LlamaServer
 
 with lazy_imports():
-    from travois.context.compaction import summary_store
+    from travois.context.compaction import shared_summaries
     from travois.local_model import llamacpp, router
     from travois.local_model import model as embedded_model
     from travois.providers import discovery
@@ -444,4 +444,4 @@ def compose_context(
 
 def open_summaries(folder: Path) -> SharedSummaries:
     """Open the summaries that the sessions of one project share."""
-    return summary_store.SummaryFolder(folder)
+    return shared_summaries.SummaryFolder(folder)

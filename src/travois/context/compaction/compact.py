@@ -31,7 +31,7 @@ from travois.context.compaction.summary_call import (
     write_model_summary,
 )
 from travois.context.compaction.summary_prompt import SummaryRequest
-from travois.context.session_memory.keep import (
+from travois.context.session_memory.notes import (
     current_notes,
     is_updating_notes,
     should_keep_notes,

@@ -20,7 +20,7 @@ from travois.context.compaction.summary_prompt import (
     summary_word_limit,
 )
 from travois.context.ledger.received import FORK_MARK, find_fork_start
-from travois.context.session_memory.keep import prepare_notes_summary
+from travois.context.session_memory.notes import prepare_notes_summary
 from travois.context.window import current_model, scaled_layers
 from travois.core.content import Call, Text, extract_text
 from travois.core.errors import UserError
