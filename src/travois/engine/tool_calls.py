@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.outbox import AgentOutbox
+from travois.agents.mailbox import AgentOutbox
 from travois.agents.task_list import AgentTasks
 from travois.context.tool_results import ResultRoom
 from travois.context.window import result_room_for_call
