@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import mcp, permissions, skills
-from travois.compose.instructions import compose_instructions
 from travois.compose.open_session import Workspace
 from travois.compose.options import Options
 from travois.compose.session import load_agent_types
+from travois.compose.skills import compose_instructions
 from travois.core.content import Call
 from travois.core.tool_names import canonical_call
 from travois.permissions.access import Access

@@ -24,7 +24,6 @@ from travois.compose import models as serving
 from travois.compose import permissions as rights
 from travois.compose import skills as skilled
 from travois.compose import web as searching
-from travois.compose.instructions import compose_instructions
 from travois.compose.mail import SessionMail
 from travois.compose.mcp import McpServers
 from travois.compose.open_session import (
@@ -44,6 +43,7 @@ from travois.compose.relocate_session import (
     current_worktree,
     leave_missing_worktree,
 )
+from travois.compose.skills import compose_instructions
 from travois.context.switch_model import switch_to_model, switch_to_model_with_summary
 from travois.context.window import current_model as current_card
 from travois.core.errors import UserError
