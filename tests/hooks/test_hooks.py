@@ -19,7 +19,7 @@ import pytest
 from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play, prompt, small
 from travois.core.content import Text, extract_text
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
-from travois.core.tool_aliases import PARTIAL_ALIASES, TOOL_ALIASES
+from travois.core.tool_names import PARTIAL_ALIASES, TOOL_ALIASES
 from travois.engine.agent import Agent
 from travois.engine.loop import run_turn
 from travois.hooks.config import (
