@@ -34,10 +34,10 @@ from travois.core.tokens import (
     token_ratio,
 )
 from travois.core.view import View
+from travois.engine.agent import enter_mode
 from travois.engine.background_jobs import report_left_jobs, wait_for_news
 from travois.engine.loop import run_turn
 from travois.engine.mentions import read_mentions
-from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
 from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import wait_for_extraction

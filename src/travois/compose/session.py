@@ -52,6 +52,7 @@ from travois.core.models import Effort
 from travois.core.models import ModelCard as Card
 from travois.core.spending import Amount, Budget, Limits
 from travois.engine.agent import (
+    MODE_STATE,
     Agent,
     AgentModels,
     AgentPermissions,
@@ -64,7 +65,6 @@ from travois.engine.agent import (
 )
 from travois.engine.fallback import CHOSEN_MODEL_STATE
 from travois.engine.overflow import restore_window
-from travois.engine.permission_modes import MODE_STATE
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Hook, Listener

@@ -24,7 +24,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import loop_detection, permission_gate
-from travois.engine.agent import Agent, World
+from travois.engine.agent import MODE_STATE, Agent, World, apply_mode
 from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
 from travois.engine.permission_gate import (
     ApprovalSource,
@@ -36,7 +36,6 @@ from travois.engine.permission_gate import (
     preapprove_call,
     sandbox_for_git,
 )
-from travois.engine.permission_modes import MODE_STATE, apply_mode
 from travois.engine.tmp_folder import (
     describe_tmp_paths,
     find_sandbox_denial,

@@ -35,10 +35,9 @@ from travois.core.tokens import (
     family_ratio,
 )
 from travois.core.view import View, ViewItem, project_view
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, retry_delay
 from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
-from travois.engine.retry_delay import retry_delay
 from travois.ports.world import CompactionProgress
 from travois.providers.replies import ApiError, ApiErrorKind, Reply
 from travois.providers.request import PrefixBreak
