@@ -65,8 +65,7 @@ from travois.engine.agent import (
 )
 from travois.engine.fallback import CHOSEN_MODEL_STATE
 from travois.engine.overflow import restore_window
-from travois.files.disk import DiskFiles
-from travois.files.read_cache import ReadCache
+from travois.files.disk import DiskFiles, ReadCache
 from travois.hooks.config import Hook, Listener
 from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import Permissions
