@@ -20,7 +20,6 @@ from travois.commands.sessions import locate_home_and_project
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
-from travois.memory.drafts import make_draft_name
 from travois.memory.dreaming.rules import index_by_key
 from travois.memory.history import MemoryTransaction
 from travois.memory.index import (
@@ -31,6 +30,7 @@ from travois.memory.index import (
     find_unused,
 )
 from travois.memory.memory import (
+    AppliedChanges,
     DropMemory,
     Evidence,
     Memory,
@@ -39,8 +39,8 @@ from travois.memory.memory import (
     MemoryScope,
     MemoryType,
     PutMemory,
+    make_draft_name,
 )
-from travois.memory.port import AppliedChanges
 from travois.memory.settle import parse_scope_words
 from travois.memory.signals import MemorySignal, draft_from_signal
 from travois.memory.similarity import have_same_meaning

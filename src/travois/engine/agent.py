@@ -19,7 +19,7 @@ from travois.core.spending import Budget
 from travois.core.view import View
 from travois.hooks.config import Hook
 from travois.hooks.output import HookResult, Hooks
-from travois.memory.port import MemoryStore
+from travois.memory.memory import MemoryStore
 from travois.permissions.decide import PERMISSION_MODES, PermissionMode, Permissions
 from travois.permissions.updates import PermissionUpdate
 from travois.ports.agents import MailTransport, TaskStore, Worktrees

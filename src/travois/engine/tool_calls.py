@@ -45,7 +45,7 @@ from travois.engine.tmp_folder import (
 from travois.hooks import fire
 from travois.hooks.events import AnyHookEvent, CwdChanged
 from travois.hooks.output import HookDecision
-from travois.memory.port import MemoryRecorder
+from travois.memory.memory import MemoryRecorder
 from travois.memory.weighing import AgentMemoryRecorder
 from travois.permissions.access import accesses_collide
 from travois.permissions.decide import decide_permission

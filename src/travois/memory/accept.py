@@ -18,8 +18,15 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
-from travois.memory.drafts import MemoryDraft, make_draft_name
-from travois.memory.memory import Evidence, Memory, MemoryAuthor, MemoryScope, PutMemory
+from travois.memory.memory import (
+    Evidence,
+    Memory,
+    MemoryAuthor,
+    MemoryDraft,
+    MemoryScope,
+    PutMemory,
+    make_draft_name,
+)
 from travois.memory.settle import (
     Accept,
     DraftVerdict,

@@ -15,7 +15,7 @@ from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent, ExtractionJob
 from travois.lazy_imports import lazy_imports
-from travois.memory.port import EXTRACTION_GROWTH_TOKENS, ExtractionOutcome, TurnEnding
+from travois.memory.memory import EXTRACTION_GROWTH_TOKENS, ExtractionOutcome, TurnEnding
 
 with lazy_imports():
     from travois.memory import weighing

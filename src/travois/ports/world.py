@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from travois.context.tool_results import ResultRoom
     from travois.hooks.events import AnyHookEvent
     from travois.hooks.output import HookDecision
-    from travois.memory.port import MemoryRecorder
+    from travois.memory.memory import MemoryRecorder
     from travois.prompt.instruction_text import InstructionKind, InstructionSet
     from travois.skills.skills import SkillRunner
 

@@ -21,7 +21,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.facts import Assistant, Decided, Entry, Epoch, Failed, Noted, Result, Sent, User
 from travois.core.models import ModelCard
 from travois.core.tool_names import canonical_call, decode_arguments
-from travois.memory.port import ExtractionOutcome
+from travois.memory.memory import ExtractionOutcome
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, RequestRetrying, UserWarned
 from travois.tools.diff import FilePatch
