@@ -32,7 +32,7 @@ from travois.permissions.resolve_paths import (
 )
 from travois.permissions.rules import PermissionRule, ToolUse, parse_permission_rule
 from travois.ports.tool import CallLocation, ToolError
-from travois.prompt.style_files import load_styles
+from travois.prompt.output_styles import load_styles
 from travois.settings.schema import LoadedSettings
 from travois.skills.command_files import load_commands
 from travois.skills.skill_files import SKILL_FILE

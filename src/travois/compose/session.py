@@ -84,7 +84,7 @@ from travois.ports.world import (
 from travois.process.run import LocalProcesses
 from travois.prompt.briefing import rebuild_briefing
 from travois.prompt.environment import Environment
-from travois.prompt.style_text import DEFAULT_STYLE
+from travois.prompt.output_styles import DEFAULT_STYLE
 from travois.providers.encoder import RequestEncoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import SandboxSupport

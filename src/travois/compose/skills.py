@@ -15,8 +15,12 @@ from travois.permissions.decide import Permissions
 from travois.permissions.resolve_paths import hidden_path_filter
 from travois.ports.tool import AnyTool
 from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
-from travois.prompt.style_files import load_styles
-from travois.prompt.style_text import DEFAULT_STYLE, apply_style, render_user_preferences
+from travois.prompt.output_styles import (
+    DEFAULT_STYLE,
+    apply_style,
+    load_styles,
+    render_user_preferences,
+)
 from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.schema import LoadedSettings

@@ -21,7 +21,7 @@ from travois.permissions import rules
 from travois.permissions.rules import READ_TOOLS, RULE_EFFECTS
 from travois.prompt.instruction_files import read_plain_text
 from travois.prompt.instruction_text import parse_scope_patterns
-from travois.prompt.style_files import STYLES_FOLDER
+from travois.prompt.output_styles import STYLES_FOLDER
 from travois.settings.validate import (
     SettingsLayer,
     as_text_list,

@@ -34,8 +34,7 @@ from travois.engine.background_jobs import build_end_report, running_jobs
 from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
-from travois.prompt.style_files import load_styles
-from travois.prompt.style_text import DEFAULT_STYLE
+from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
 from travois.providers.options import EFFORT_LEVELS
 from travois.sdk import Session
 from travois.sessions import home
