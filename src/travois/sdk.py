@@ -44,7 +44,7 @@ from travois.memory.extraction import wait_for_extraction
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.telemetry import OTEL_NOT_INSTALLED as TELEMETRY_MISSING
 from travois.telemetry import TelemetryOptions
 from travois.telemetry import is_otel_installed as telemetry_installed

@@ -46,8 +46,7 @@ from travois.core.models import ModelCard, Price, Usage
 from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.core.view import View, keep_live_entries, project_view
 from travois.providers.encoder import RequestEncoder
-from travois.providers.options import limit_reply_tokens
-from travois.providers.request import PrefixBreak, Request
+from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
 from travois.sessions.home import TravoisHome

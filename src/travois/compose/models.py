@@ -35,7 +35,7 @@ from travois.providers.catalog import Catalog, ModelPolicy
 from travois.providers.client import HttpModel
 from travois.providers.http.client import DirectTransport, Timeouts
 from travois.providers.http.transport import create_transport
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.sessions import home
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings, ModelSettings

@@ -48,7 +48,7 @@ from travois.inspector.story import (
 )
 from travois.presentation.document import DocumentPart, document_parts
 from travois.providers.encoder import RequestEncoder
-from travois.providers.options import OUTPUT_LIMIT_MEMBER
+from travois.providers.request import OUTPUT_LIMIT_MEMBER
 from travois.sessions import lock
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, list_sessions, summarise_session

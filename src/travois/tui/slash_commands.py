@@ -35,7 +35,7 @@ from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
 from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.sdk import Session
 from travois.sessions import home
 from travois.sessions.catalog import SessionSummary, find_session

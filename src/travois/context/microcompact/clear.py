@@ -33,7 +33,7 @@ from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
 from travois.lazy_imports import lazy_imports
 from travois.ports.world import UserWarned
-from travois.providers.anthropic_extras import count_cleared_results
+from travois.providers.anthropic import count_cleared_results
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
