@@ -9,7 +9,7 @@ from travois.core.view import ViewItem
 from travois.prompt.output_styles import apply_style
 from travois.prompt.output_styles import parse_style as parse_style
 from travois.skills.command_text import CustomCommand
-from travois.skills.skill_text import parse_skill, render_skill_changes, render_skill_list
+from travois.skills.skills import parse_skill, render_skill_changes, render_skill_list
 
 ROOM = 2_000
 PATH = "/p/.claude/skills/deploy/SKILL.md"
