@@ -8,7 +8,7 @@ from tomllib import TOMLDecodeError, loads
 
 import msgspec
 
-from travois.compat import config_files, hooks, prefix_rules
+from travois.compat import config_files, hooks
 from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
@@ -101,7 +101,7 @@ def _plan_codex_layer(luggage: ImportPlan, layer: SettingsLayer) -> None:
 def _plan_codex_rules(luggage: ImportPlan, path: Path) -> None:
     """Plan the import of a Codex command rules file as permission rules."""
     try:
-        found, odd = prefix_rules.parse_codex_prefix_rules(read_plain_text(str(path)))
+        found, odd = config_files.parse_codex_prefix_rules(read_plain_text(str(path)))
     except (OSError, ValueError) as error:
         luggage.skip("permissions", path.name, str(error))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from travois.compat import config_files, opencode
+from travois.compat import agent_files, config_files
 from travois.compat.foreign_agent import OPENCODE
 from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
@@ -44,12 +44,12 @@ def plan_opencode_import(luggage: ImportPlan, environ: Mapping[str, str]) -> Non
             name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
             _plan_opencode_agent(
                 luggage,
-                opencode.adapt_opencode_agent(
+                agent_files.adapt_opencode_agent(
                     front_matter.parse_front_matter(read_plain_text(str(path))), name
                 ),
                 name,
             )
-    for _, told in opencode.read_opencode_agents(str(folder)):
+    for _, told in agent_files.read_opencode_agents(str(folder)):
         _plan_opencode_agent(luggage, told, str(told.values["name"]))
     for name in OPENCODE.commands:
         plan_files(luggage, "commands", folder / name, where="commands")
