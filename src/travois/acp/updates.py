@@ -22,13 +22,7 @@ from travois.core.tokens import context_tokens
 from travois.engine.agent import MODE_STATE, Agent
 from travois.ports.tool import AnyTool
 from travois.ports.world import AgentProgress, Blobs, Event, ToolProgress, ToolStarted
-from travois.presentation.items import (
-    TASK_LIST_TOOLS,
-    NoticeItem,
-    ReplyItem,
-    SessionItems,
-    ToolCallItem,
-)
+from travois.presentation import TASK_LIST_TOOLS, NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockKind, Grew, ReplyBegan
 from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch

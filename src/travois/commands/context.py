@@ -53,7 +53,7 @@ from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.sessions.session import Session
 from travois.settings.load import load_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -32,7 +32,7 @@ from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings, Plugin
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -50,7 +50,7 @@ from travois.permissions.secrets import find_leak
 from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

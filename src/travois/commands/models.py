@@ -56,7 +56,7 @@ from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings
 from travois.settings.validate import find_nearest_word, flatten_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

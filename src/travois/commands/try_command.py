@@ -29,7 +29,7 @@ from travois.ports.world import (
 )
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import build_sandbox_profile
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -46,7 +46,7 @@ from travois.inspector.story import (
     SessionStory,
     layer_of_item,
 )
-from travois.presentation.document import DocumentPart, document_parts
+from travois.presentation import DocumentPart, document_parts
 from travois.providers.encoder import RequestEncoder
 from travois.providers.request import OUTPUT_LIMIT_MEMBER
 from travois.sessions import lock

@@ -22,7 +22,7 @@ from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
 from travois.sdk import Session
 from travois.settings.schema import TuiSettings
-from travois.terminal.hangup import hold_hangups, ignore_hangups
+from travois.terminal import hold_hangups, ignore_hangups
 from travois.tui import keys, shell_command, start
 from travois.tui.agent_progress import enable_activity_names
 from travois.tui.controller import Controller

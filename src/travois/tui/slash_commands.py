@@ -43,7 +43,7 @@ from travois.settings.sources import ANSWERS_SOURCE
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
-from travois.terminal.tables import capture_lines, escape_controls, format_table
+from travois.terminal import capture_lines, escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand
