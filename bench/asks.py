@@ -50,7 +50,7 @@ from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.resolve_paths import find_sibling_checkout
 from travois.permissions.shell.families import is_builder
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.providers.encoder import RequestEncoder
 from travois.sandbox.hidden_files import find_covered_places
 from travois.sandbox.policy import SECRET_HOME_PATHS, SandboxPolicy

@@ -59,7 +59,7 @@ from travois.permissions.rules import ToolUse
 from travois.permissions.rules import parse_permission_rule as rule
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env, PersonAnswer, UserWarned
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.testing import call, calls, say
 from travois.tools.shell.bash import BASH
 

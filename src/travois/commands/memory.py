@@ -20,6 +20,7 @@ from travois.commands.sessions import locate_home_and_project
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
+from travois.memory.compare_drafts import parse_scope_words
 from travois.memory.dreaming.rules import index_by_key
 from travois.memory.history import MemoryTransaction
 from travois.memory.index import (
@@ -41,7 +42,6 @@ from travois.memory.memory import (
     PutMemory,
     make_draft_name,
 )
-from travois.memory.settle import parse_scope_words
 from travois.memory.signals import MemorySignal, draft_from_signal
 from travois.memory.similarity import have_same_meaning
 from travois.memory.store import FolderMemoryStore, MemoryStats, share_with_team, usage_key

@@ -27,7 +27,7 @@ from travois.ports.world import (
     WorkspaceAttempt,
     WorkspaceChange,
 )
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.policy import build_sandbox_profile
 from travois.terminal import (
     CommandParsers,

@@ -81,7 +81,7 @@ from travois.ports.world import (
     UserWarned,
     WorkspaceSnapshots,
 )
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.prompt.briefing import rebuild_briefing
 from travois.prompt.environment import Environment
 from travois.prompt.output_styles import DEFAULT_STYLE

@@ -45,8 +45,8 @@ from travois.engine.tmp_folder import (
 from travois.hooks import fire
 from travois.hooks.events import AnyHookEvent, CwdChanged
 from travois.hooks.output import HookDecision
+from travois.memory.extract_memories import AgentMemoryRecorder
 from travois.memory.memory import MemoryRecorder
-from travois.memory.weighing import AgentMemoryRecorder
 from travois.permissions.access import accesses_collide
 from travois.permissions.decide import decide_permission
 from travois.permissions.resolve_paths import (

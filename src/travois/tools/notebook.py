@@ -18,7 +18,6 @@ from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, StaleFile, content_digest
 from travois.tools.diff import compare_texts
-from travois.tools.match import indent_of
 from travois.tools.paths import (
     absolute_path,
     describe_link,
@@ -35,6 +34,7 @@ from travois.tools.text import (
     fit_parts,
     show_invalid_bytes,
 )
+from travois.tools.text_match import indent_of
 
 with lazy_imports():
     import json

@@ -26,7 +26,7 @@ from travois.permissions.shell.plan import (
     is_assignable,
     is_harmless_variable,
 )
-from travois.permissions.shell.special import (
+from travois.permissions.shell.program_analyzers import (
     analyze_awk,
     analyze_find,
     analyze_git,

@@ -18,6 +18,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
+from travois.memory.compare_drafts import (
+    Accept,
+    DraftVerdict,
+    NeedsReview,
+    Reject,
+    find_wish_scope,
+    settle_draft,
+)
 from travois.memory.memory import (
     Evidence,
     Memory,
@@ -26,14 +34,6 @@ from travois.memory.memory import (
     MemoryScope,
     PutMemory,
     make_draft_name,
-)
-from travois.memory.settle import (
-    Accept,
-    DraftVerdict,
-    NeedsReview,
-    Reject,
-    find_wish_scope,
-    settle_draft,
 )
 from travois.memory.similarity import (
     contains_denial,

@@ -36,7 +36,7 @@ from travois.snapshots.uncovered import find_unrecoverable
 
 with lazy_imports():
     from travois.permissions import resolve_paths
-    from travois.permissions.shell import families, special
+    from travois.permissions.shell import families, program_analyzers
 
 
 ASKING_MODES = ("default", "accept-edits")
@@ -212,7 +212,7 @@ def _protected_names(rule: PermissionRule) -> Iterator[str]:
 
 def _shows_all_writes(step: CommandStep) -> bool:
     """Return whether a step of a command shows all that it writes, or only edits git history."""
-    return is_transparent_step(step) or special.moves_only_git_history(step)
+    return is_transparent_step(step) or program_analyzers.moves_only_git_history(step)
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:

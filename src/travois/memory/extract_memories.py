@@ -25,7 +25,8 @@ from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.fork import ask_in_fork
-from travois.memory.accept import EvidenceContext, check_drafts
+from travois.memory.check_drafts import EvidenceContext, check_drafts
+from travois.memory.compare_drafts import Accept, DraftVerdict, NeedsReview, Reject
 from travois.memory.memory import (
     EXTRACTION_GROWTH_TOKENS,
     MAX_NEAREST_MEMORIES,
@@ -42,7 +43,6 @@ from travois.memory.memory import (
     build_draft_request,
     parse_drafts,
 )
-from travois.memory.settle import Accept, DraftVerdict, NeedsReview, Reject
 from travois.memory.signals import (
     MemorySignal,
     asks_to_remember,
