@@ -46,11 +46,11 @@ from travois.engine.agent import Agent, AgentPermissions, AgentTools, World
 from travois.engine.permission_gate import ParsedCall, build_call_context, decide_call
 from travois.engine.tool_calls import parse_call
 from travois.files.disk import DiskFiles
-from travois.permissions.checkouts import find_sibling_checkout
 from travois.permissions.decide import PermissionMode, Permissions
+from travois.permissions.resolve_paths import find_sibling_checkout
 from travois.permissions.shell.families import is_builder
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.providers.encoder import RequestEncoder
 from travois.sandbox.hidden_files import find_covered_places
 from travois.sandbox.policy import SECRET_HOME_PATHS, SandboxPolicy

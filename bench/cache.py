@@ -39,7 +39,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.ports.tool import CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.providers.catalog import resolve_model
 from travois.providers.encoder import RequestEncoder
 from travois.providers.errors import parse_error_response

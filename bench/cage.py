@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.hidden_files import find_covered_places, find_program_folders
 from travois.sandbox.policy import PINNED_PATHS, SECRET_HOME_PATHS
 from travois.sandbox.probe import find_sandbox_support

@@ -20,7 +20,7 @@ import msgspec
 
 from travois.context.tool_results import ResultRoom
 from travois.ports.world import Command, ProcessResult
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.tools.shell.bash import BASH
 
 ROUNDS = 100

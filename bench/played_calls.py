@@ -25,7 +25,7 @@ from travois.core.facts import Result
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
 from travois.sdk import Session
 from travois.testing import Scripted, call, say
-from travois.tools.patch_grammar import apply_chunks, parse_patch
+from travois.tools.apply_patch import apply_chunks, parse_patch
 
 SAMPLE = 50
 TOOLS = ("Read", "Write", "Edit", "MultiEdit", "Grep", "Glob", "apply_patch", "exec_command")

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from tests.corpus.asked import Call, Outcome, Request, judged, requests
 
-from travois.local_model.reading import mask_request_spans
+from travois.local_model.request_spans import mask_request_spans
 from travois.local_model.router import (
     Example,
     ExampleIndex,

@@ -15,7 +15,7 @@ import anyio
 from tests.tools.local import Local, told
 
 from travois.ports.tool import AnyTool
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.process.spawn import find_program
 from travois.tools.search import GLOB, GREP
 

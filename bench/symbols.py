@@ -17,7 +17,7 @@ from time import perf_counter
 import anyio
 from tests.tools.local import Local
 
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.process.spawn import find_program
 from travois.tools import syntax
 from travois.tools.symbols import SYMBOLS

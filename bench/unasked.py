@@ -47,7 +47,7 @@ from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.git_config import undo_harmful_changes
 from travois.permissions.protected_paths import personal_names, protected_names
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.hidden_files import find_covered_places, find_program_folders
 from travois.sandbox.policy import SandboxPolicy
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support

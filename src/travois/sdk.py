@@ -34,17 +34,17 @@ from travois.core.tokens import (
     token_ratio,
 )
 from travois.core.view import View
+from travois.engine.agent import enter_mode
 from travois.engine.background_jobs import report_left_jobs, wait_for_news
 from travois.engine.loop import run_turn
 from travois.engine.mentions import read_mentions
-from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
 from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import wait_for_extraction
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.telemetry import OTEL_NOT_INSTALLED as TELEMETRY_MISSING
 from travois.telemetry import TelemetryOptions
 from travois.telemetry import is_otel_installed as telemetry_installed

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.engine import fakes
 from tests.tools.world import World
-from travois.agents.outbox import AgentOutbox
+from travois.agents.mailbox import AgentOutbox
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
 from travois.engine.agent import Agent, ParentLink

@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.agents import wakeup as doorbell
+from travois.agents import mailbox as doorbell
 
 RING = """
 import sys
 from pathlib import Path
 import anyio
-from travois.agents.wakeup import send_wakeup
+from travois.agents.mailbox import send_wakeup
 print(anyio.run(send_wakeup, Path(sys.argv[1])))
 """
 
@@ -72,7 +72,7 @@ def test_nobody_is_there_where_nobody_listens(folder: Path, tmp_path: Path) -> N
 def test_what_a_killed_owner_left_does_not_stand_in_the_way(folder: Path) -> None:
     script = (
         "import sys, anyio; from pathlib import Path; "
-        "from travois.agents.wakeup import listen_for_wakeups;"
+        "from travois.agents.mailbox import listen_for_wakeups;"
         "anyio.run(listen_for_wakeups, Path(sys.argv[1]), print)"
     )
     with subprocess.Popen([sys.executable, "-c", script, folder]) as owner:

@@ -63,7 +63,9 @@ def test_no_file_is_long() -> None:
     }
     long = {name: size for name, size in sizes.items() if size > 800}
     assert long == LONG_FILES
-    assert median(size for size in sizes.values() if size) <= 220
+    assert (
+        median(size for size in sizes.values() if size) <= 250
+    )  # a file is a chapter: 150 to 500 lines
 
 
 def test_no_function_is_long() -> None:

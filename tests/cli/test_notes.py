@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.commands.context import NO_NOTES_MESSAGE, list_notes_versions, render_latest_notes
-from travois.context.session_memory.keep import SessionNotes
+from travois.context.session_memory.notes import SessionNotes
 from travois.core.facts import AnyFact, Changed, Entry, Noted, Rewound
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from travois.context.layers import ContextLayers
-from travois.context.microcompact.clear_instead import plan_clearing_instead
+from travois.context.microcompact.clear import plan_clearing_instead
 from travois.context.microcompact.plan import ClearingConditions, ClearingPlan
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User

@@ -22,7 +22,7 @@ from travois.context.ledger.extractors import (
     TouchedFile,
     UserDecision,
 )
-from travois.context.ledger.render import choose_base_folder
+from travois.context.ledger.ledger import choose_base_folder
 from travois.context.ledger.user_words import SpokenMessage, shorten_message
 from travois.core.content import Call, Text
 from travois.core.facts import (

@@ -29,8 +29,12 @@ from tests.engine.fakes import (
 from travois.context.compaction.compact import compact_conversation
 from travois.context.layers import ContextLayers
 from travois.context.manage import manage_window
-from travois.context.session_memory.keep import current_notes, should_keep_notes
-from travois.context.session_memory.update import MAX_UPDATE_ROUNDS, load_notes_template
+from travois.context.session_memory.notes import (
+    MAX_UPDATE_ROUNDS,
+    current_notes,
+    load_notes_template,
+    should_keep_notes,
+)
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
 from travois.engine.agent import Agent

@@ -11,7 +11,7 @@ import pytest
 from tests.context.test_manage import DONE, look, shown, weighed, working
 from tests.engine.fakes import MemoryLog, card, facts, log, play, with_parts
 from travois.context.compaction.compact import compact_conversation
-from travois.context.compaction.summary_store import MAX_STORED_SUMMARIES, SummaryFolder
+from travois.context.compaction.shared_summaries import MAX_STORED_SUMMARIES, SummaryFolder
 from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User

@@ -11,8 +11,8 @@ from io import StringIO
 
 import pytest
 
+from travois import terminal as plain
 from travois.core.display_text import clean_for_stream, clean_for_terminal, replace_invisible
-from travois.terminal import tables as plain
 from travois.tui import markdown
 
 CLASSES = {
@@ -78,7 +78,7 @@ def test_pipes_and_files_get_every_byte() -> None:
 
 CODE = """
 import sys
-from travois.terminal.tables import print_line, print_warning
+from travois.terminal import print_line, print_warning
 from travois.core.display_text import write_stderr
 text = "x" + "".join(map(chr, map(int, sys.argv[1:]))) + "y"
 print_line(text); print_warning(text); write_stderr(text + "\\n")

@@ -16,9 +16,9 @@ from travois.core.content import extract_text
 from travois.core.facts import Noted
 from travois.core.models import Usage
 from travois.core.view import project_view
+from travois.memory.extract_memories import extract_memories
 from travois.memory.memory import Memory, PutMemory
 from travois.memory.store import FolderMemoryStore, open_memories
-from travois.memory.weighing import extract_memories
 from travois.prompt.instruction_text import InstructionFile, InstructionSet
 from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, say

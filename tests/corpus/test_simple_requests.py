@@ -10,7 +10,7 @@ import pytest
 
 from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
-from travois.local_model.reading import find_request_spans
+from travois.local_model.request_spans import find_request_spans
 from travois.local_model.router import (
     ARGUMENT_READERS,
     ExampleIndex,

@@ -11,7 +11,7 @@ from typing import Any
 import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import mortal
-from travois.context.session_memory.keep import decode_notes
+from travois.context.session_memory.notes import decode_notes
 from travois.core.content import extract_text
 from travois.core.facts import Compacted, Ended, Entry, Noted, Spawned
 from travois_lab import Prompt, call, text

@@ -23,7 +23,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env, ModelClient, PermissionQuestion, Person, PersonAnswer, WebPage
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.providers.encoder import RequestEncoder
 from travois.providers.replies import ApiError, Reply
 from travois.providers.request import Request

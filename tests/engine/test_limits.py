@@ -27,9 +27,8 @@ from travois.engine.loop import STOPPED_RESULT, run_turn
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.encoder import RequestEncoder
-from travois.providers.options import limit_reply_tokens
 from travois.providers.replies import ApiError, Reply, StreamDelta
-from travois.providers.request import Request
+from travois.providers.request import Request, limit_reply_tokens
 from travois.sessions.session import Session
 from travois.testing import Scripted, call, say
 

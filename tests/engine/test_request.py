@@ -13,9 +13,8 @@ from tests.engine.fakes import Naps, agent, begun, facts, play, small
 from travois.core.content import Opaque, Text
 from travois.core.facts import Assistant, Ended, Epoch, Failed, Sent, User
 from travois.core.models import Usage
-from travois.engine.agent import Agent, RetryPolicy
+from travois.engine.agent import Agent, RetryPolicy, retry_delay
 from travois.engine.retry import SHRINKABLE_PROBLEMS
-from travois.engine.retry_delay import retry_delay
 from travois.ports.world import RequestRetrying, UserWarned
 from travois.providers.replies import RETRYABLE_KINDS, ApiError, ApiErrorKind, Reply
 from travois.testing import call, say

@@ -11,8 +11,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from travois.files.disk import DiskFiles
-from travois.files.read_cache import MAX_CACHED_FILE_BYTES, MIN_REST_SECONDS, ReadCache
+from travois.files.disk import MAX_CACHED_FILE_BYTES, MIN_REST_SECONDS, DiskFiles, ReadCache
 from travois.ports.world import Files, StaleFile, content_digest
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ import pytest
 from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play, prompt, small
 from travois.core.content import Text, extract_text
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
-from travois.core.tool_aliases import PARTIAL_ALIASES, TOOL_ALIASES
+from travois.core.tool_names import PARTIAL_ALIASES, TOOL_ALIASES
 from travois.engine.agent import Agent
 from travois.engine.loop import run_turn
 from travois.hooks.config import (
@@ -59,7 +59,7 @@ from travois.permissions.rules import ToolUse
 from travois.permissions.rules import parse_permission_rule as rule
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env, PersonAnswer, UserWarned
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.testing import call, calls, say
 from travois.tools.shell.bash import BASH
 

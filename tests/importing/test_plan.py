@@ -11,7 +11,7 @@ import pytest
 from tests.importing.homes import KEY, make, text
 from travois.agents.agent_files import load_agent_types
 from travois.core.errors import UserError
-from travois.importing import claude, codex, gemini, opencode
+from travois.importing import agent_plans
 from travois.importing.plan import ImportPlan, apply_import_plan
 from travois.mcp import config as mcp
 from travois.permissions.access import Access
@@ -28,10 +28,10 @@ from travois.skills.skill_files import SkillPlaces as Shelves
 
 Plan = Callable[[ImportPlan, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {
-    "claude": claude.plan_claude_import,
-    "codex": codex.plan_codex_import,
-    "opencode": opencode.plan_opencode_import,
-    "gemini": gemini.plan_gemini_import,
+    "claude": agent_plans.plan_claude_import,
+    "codex": agent_plans.plan_codex_import,
+    "opencode": agent_plans.plan_opencode_import,
+    "gemini": agent_plans.plan_gemini_import,
 }
 GOLDEN = Path(__file__).parent / "golden.txt"
 

@@ -24,7 +24,7 @@ from travois.mcp.oauth import TokenStore
 from travois.mcp.tools import McpCallResult, McpServerConfig, collect_mcp_tools
 from travois.ports.tool import ToolError
 from travois.ports.world import Choice, Env, UnansweredQuestion
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")

@@ -12,7 +12,7 @@ import resource, sys
 import anyio
 from travois.ports.world import Command
 from travois.mcp import connection as line
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

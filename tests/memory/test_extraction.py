@@ -22,7 +22,7 @@ from travois.memory.store import FolderMemoryStore, open_memories
 from travois.providers.replies import ApiError
 from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, call, say
-from travois.tools.knowledge import REMEMBER
+from travois.tools.memory_and_skills import REMEMBER
 
 PROMPT = "Remember: always run the linter before you commit."
 DRAFT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.memory.settle import find_wish_scope, parse_scope_words
+from travois.memory.compare_drafts import find_wish_scope, parse_scope_words
 
 EVERYWHERE = """
 always use bun, in all my projects

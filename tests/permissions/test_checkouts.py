@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.permissions.checkouts import find_sibling_checkout, shared_git_folder
+from travois.permissions.resolve_paths import find_sibling_checkout, shared_git_folder
 from travois.sessions.home import find_verified_repository
 
 

@@ -25,15 +25,15 @@ from travois.permissions.shell import judge as shell
 from travois.permissions.shell import rough as loose
 from travois.permissions.shell.destruction import find_possible_loss
 from travois.permissions.shell.parse import shorten_heredocs
-from travois.permissions.shell.place import StartFolder
-from travois.permissions.shell.plan import CommandPlan
-from travois.permissions.shell.walk import CommandWalker
-from travois.permissions.shell.work import (
+from travois.permissions.shell.plan import (
     MAX_PARSED_CHARS,
     MAX_WORK_UNITS,
+    CommandPlan,
     CommandTooComplex,
     WorkBudget,
 )
+from travois.permissions.shell.state import StartFolder
+from travois.permissions.shell.walk import CommandWalker
 
 MOST_CALLS = 120_000
 """Calls of functions, ours and built-in, that one verdict may take, whatever the text is."""

@@ -23,8 +23,8 @@ from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process import reap as reaper
 from travois.process import spawn as spawning
 from travois.process.environment import build_child_environment
+from travois.process.local_processes import LocalProcesses
 from travois.process.output import OutputCapture
-from travois.process.run import LocalProcesses
 
 SECONDS = 180.0
 """Far beyond what anything here takes: only a defect waits for it."""
@@ -596,7 +596,7 @@ def test_a_job_that_floods_stays_small_and_says_what_was_missed():
 HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 async def main():
     processes = LocalProcesses()

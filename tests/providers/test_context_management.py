@@ -12,7 +12,7 @@ from travois.core.cost import compute_cost
 from travois.core.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
 from travois.core.models import COMPACTION_BETA, CONTEXT_EDITING_BETA, ModelCard, Price, Usage
 from travois.core.view import View, project_view
-from travois.providers.anthropic_extras import (
+from travois.providers.anthropic import (
     beta_of_field,
     count_cleared_results,
     to_cache_warming_request,

@@ -13,7 +13,7 @@ from travois.core.models import ApiProtocol, Effort, ModelCard
 from travois.core.view import project_view
 from travois.providers.encoder import RequestEncoder
 from travois.providers.errors import parse_error_response
-from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens, is_effort_field
+from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens, is_effort_field
 
 TOLD: dict[ApiProtocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "anthropic": (("output_config", "effort"), ("low", "medium", "high", "xhigh", "max")),

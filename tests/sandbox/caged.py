@@ -15,7 +15,7 @@ import pytest
 
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, ProcessResult
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
 SECONDS = 180.0

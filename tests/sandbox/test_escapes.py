@@ -16,7 +16,7 @@ import pytest
 from tests.process.test_processes import ESCAPES, nap, sleepers
 from tests.processes import COUNT_PROGRAMS, run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, run, scene
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 __all__ = ["nap"]
 

@@ -17,7 +17,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.shell.judge import plan_command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])

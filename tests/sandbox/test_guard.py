@@ -16,7 +16,7 @@ from tests.processes import run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.guard.guard import GuardJournal, find_guarded_paths
 
 __all__ = ["nap"]
@@ -374,7 +374,7 @@ def test_a_command_that_times_out_is_checked_too(place: Scene) -> None:
 KILLED = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.probe import find_sandbox_support
 from msgspec.structs import replace
 from travois.permissions.sandbox_profile import SandboxProfile

@@ -24,7 +24,7 @@ from travois.permissions.decide import Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.shell.judge import plan_command
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox import policy as bounds
 
 PLACES = tuple(

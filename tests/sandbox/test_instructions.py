@@ -13,7 +13,7 @@ import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.guard.guard import GuardJournal
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.policy import PINNED_PATHS
 
 MODES = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])

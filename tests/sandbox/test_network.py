@@ -22,7 +22,7 @@ from tests.processes import running
 from travois.permissions.hosts import rule_allows_url
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.network import (
     CommandProxy,
     NetworkProxy,

@@ -17,7 +17,7 @@ import pytest
 
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, StaleFile, WorkspaceChange
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.overlay import Overlay
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
@@ -409,7 +409,7 @@ import sys
 from pathlib import Path
 import anyio
 from tests.sandbox.test_overlay import Room, walls
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 async def main():
     room = Room(Path(sys.argv[1]), LocalProcesses(walls=walls()))

@@ -23,7 +23,7 @@ from tests.process.test_processes import descriptors, nap, others, sleepers, unt
 from tests.processes import run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, found, play, run, scene, walls
 from travois.ports.world import CapturedOutput, Command, ProcessResult
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox import probe
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 
@@ -225,7 +225,7 @@ def test_cancelling_at_any_moment_leaves_nothing(mode: Mode, nap: str):
 HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.probe import find_sandbox_support
 from travois.permissions.sandbox_profile import SandboxProfile
 

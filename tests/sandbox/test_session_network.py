@@ -16,7 +16,7 @@ import pytest
 
 from tests.sandbox.caged import Scene, scene, walls
 from travois.ports.world import ProcessResult
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox import loopback
 from travois.sandbox.loopback import (
     FileHeldNamespace,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois.agents.agent_files import load_agent_types
-from travois.prompt.style_files import load_styles
+from travois.prompt.output_styles import load_styles
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import load_settings

@@ -6,10 +6,10 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
-from travois.prompt.style_text import apply_style
-from travois.prompt.style_text import parse_style as parse_style
+from travois.prompt.output_styles import apply_style
+from travois.prompt.output_styles import parse_style as parse_style
 from travois.skills.command_text import CustomCommand
-from travois.skills.skill_text import parse_skill, render_skill_changes, render_skill_list
+from travois.skills.skills import parse_skill, render_skill_changes, render_skill_list
 
 ROOM = 2_000
 PATH = "/p/.claude/skills/deploy/SKILL.md"

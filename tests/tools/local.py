@@ -11,7 +11,7 @@ import anyio
 from tests.tools.world import World
 from travois.core.content import Text
 from travois.ports.tool import AnyTool, ToolError, ToolOutcome
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from travois.core.content import extract_text
 from travois.permissions.access import Access
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
-from travois.tools import notebook_cells as sheets
-from travois.tools.notebook import NOTEBOOK_EDIT
-from travois.tools.notebook_cells import parse_notebook_text
+from travois.tools import notebook as sheets
+from travois.tools.notebook import NOTEBOOK_EDIT, parse_notebook_text
 from travois.tools.read import READ
 from travois.tools.text import DecodedText, TextEncoding, apply_splices
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import extract_text
 from travois.ports.tool import ToolError
-from travois.tools.knowledge import MAX_RECALL_LINES, RECALL
+from travois.tools.memory_and_skills import MAX_RECALL_LINES, RECALL
 
 
 def found(world: World, query: str) -> str:

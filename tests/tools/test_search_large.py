@@ -18,7 +18,7 @@ from anyio import to_thread
 from tests.tools.local import Local, told
 from travois.ports.tool import AnyTool
 from travois.ports.world import Command, ProcessResult
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.process.spawn import find_program
 from travois.tools import search
 from travois.tools import search as ripgrep

@@ -24,7 +24,7 @@ from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.ports.world import CapturedOutput
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.tools.output import ReadableOutput, make_readable
 from travois.tools.shell import bash as shell
 from travois.tools.shell.background import BASH_OUTPUT, KILL_SHELL

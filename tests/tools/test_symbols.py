@@ -19,8 +19,8 @@ from travois.permissions.resolve_paths import hidden_path_filter
 from travois.permissions.rules import parse_permission_rule
 from travois.ports.tool import ToolError
 from travois.tools import symbols, syntax
-from travois.tools.parsing import ParseTask, SourceText, SymbolQuery, parse_source
 from travois.tools.symbols import SYMBOLS
+from travois.tools.syntax import ParseTask, SourceText, SymbolQuery, parse_source
 
 SOURCES = sorted((Path(__file__).parent / "sources").glob("*.txt"))
 LEFT = "(1 generated, binary, large or unreadable files were left out)"

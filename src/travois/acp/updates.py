@@ -19,17 +19,10 @@ from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
 from travois.core.tasks import read_tasks
 from travois.core.tokens import context_tokens
-from travois.engine.agent import Agent
-from travois.engine.permission_modes import MODE_STATE
+from travois.engine.agent import MODE_STATE, Agent
 from travois.ports.tool import AnyTool
 from travois.ports.world import AgentProgress, Blobs, Event, ToolProgress, ToolStarted
-from travois.presentation.items import (
-    TASK_LIST_TOOLS,
-    NoticeItem,
-    ReplyItem,
-    SessionItems,
-    ToolCallItem,
-)
+from travois.presentation import TASK_LIST_TOOLS, NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockKind, Grew, ReplyBegan
 from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch

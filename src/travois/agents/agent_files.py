@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.types import FORK_TYPE, AgentType
-from travois.compat import codex, opencode
+from travois.compat import agent_files
+from travois.compat.agent_files import HIDDEN_AGENT_KEY
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
-from travois.compat.opencode import HIDDEN_AGENT_KEY
 from travois.core.errors import UserError
 from travois.files import front_matter
 from travois.files.front_matter import FrontMatter, parse_nested_value
@@ -324,8 +324,8 @@ def load_agent_types(
     for level in (level for level in theirs if level in levels):
         own_word, (opencode_place, codex_place) = trusted or level == "user", theirs[level]
         tables = (
-            *(opencode.read_opencode_agents(str(opencode_place)) if opencode_place else ()),
-            *(codex.read_codex_roles(str(codex_place)) if codex_place else ()),
+            *(agent_files.read_opencode_agents(str(opencode_place)) if opencode_place else ()),
+            *(agent_files.read_codex_roles(str(codex_place)) if codex_place else ()),
         )
         _add_missing_types(found, _parse_settings_agents(tables, notices, trusted=own_word))
     for shelf in (*plugged, AgentFolder(str(BUILT_IN_AGENTS_FOLDER))):
@@ -395,7 +395,7 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
         told = front_matter.parse_front_matter(text)
         if shelf.opencode and told.lines:
             name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
-            told = opencode.adapt_opencode_agent(told, name)
+            told = agent_files.adapt_opencode_agent(told, name)
         if told is None:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":

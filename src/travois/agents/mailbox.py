@@ -9,18 +9,113 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from hmac import compare_digest
 from itertools import islice
 from pathlib import Path
+from struct import calcsize, unpack
 from typing import BinaryIO
 
+import anyio
 import msgspec
+from anyio.abc import SocketAttribute, SocketStream
 
+from travois.agents.mail_text import MAIL_PREVIEW_CHARS, MAX_MAIL_CHARS
 from travois.core.errors import UserError
+from travois.engine.agent import Agent
+from travois.lazy_imports import lazy_imports
+from travois.ports.agents import AgentOrder
+from travois.ports.tool import ToolError
 from travois.sessions import blobs, catalog, log_line
 from travois.sessions.home import TravoisHome
+
+with lazy_imports():
+    import secrets
+
+
+SOCKET_NAME = "bell"
+TOKEN_FILE = "bell.token"
+WAKEUP_TIMEOUT_SECONDS = 2.0
+"""Seconds that either side waits for the other."""
+ACKNOWLEDGEMENT = b"heard\n"
+PEER_GONE_ERRORS = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+"""Errors raised when the other side is gone."""
+
+
+async def listen_for_wakeups(folder: Path, rung: Callable[[], None]) -> None:
+    """Accept wake-ups until cancelled; does nothing where no socket can be created."""
+    token = secrets.token_hex(16).encode() + b"\n"
+    with suppress(OSError), _short_folder_path(folder) as at:
+        _write_token(folder / TOKEN_FILE, token)
+        async with await anyio.create_unix_listener(f"{at}/{SOCKET_NAME}", mode=0o600) as listener:
+            try:
+                await listener.serve(lambda stream: _handle_wakeup(stream, token, rung=rung))
+            finally:
+                (folder / SOCKET_NAME).unlink(missing_ok=True)
+                (folder / TOKEN_FILE).unlink(missing_ok=True)
+
+
+async def send_wakeup(folder: Path) -> bool:
+    """Wake the owner of a mailbox; returns whether anybody answered."""
+    with suppress(*PEER_GONE_ERRORS), _short_folder_path(folder) as at:
+        token = (folder / TOKEN_FILE).read_bytes()
+        with anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
+            async with await anyio.connect_unix(f"{at}/{SOCKET_NAME}") as stream:
+                await stream.send(token)
+                return await stream.receive(len(ACKNOWLEDGEMENT)) == ACKNOWLEDGEMENT
+    return False
+
+
+async def _handle_wakeup(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
+    """Answer a wake-up from another process of ours that knows the token."""
+    async with stream:
+        with suppress(*PEER_GONE_ERRORS), anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
+            if _is_own_process(stream) and compare_digest(
+                await _receive_line(stream, len(token)), token
+            ):
+                rung()
+                await stream.send(ACKNOWLEDGEMENT)
+
+
+async def _receive_line(stream: SocketStream, size: int) -> bytes:
+    """Receive a line of limited length from a wake-up connection."""
+    text = b""
+    while len(text) < size and not text.endswith(b"\n"):
+        text += await stream.receive(size - len(text))
+    return text
+
+
+def _is_own_process(stream: SocketStream) -> bool:
+    """Return whether the sender of a wake-up runs as the same user, where the system tells."""
+    asked = getattr(socket, "SO_PEERCRED", None)
+    if asked is None:
+        return True
+    raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no database is near
+    _, user, _ = unpack("3i", raw.getsockopt(socket.SOL_SOCKET, asked, calcsize("3i")))
+    return user == os.getuid()
+
+
+def _write_token(path: Path, token: bytes) -> None:
+    """Write the wake-up token to a file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(token)
+
+
+@contextmanager
+def _short_folder_path(folder: Path) -> Generator[str]:
+    """Return a short path to a folder, since socket names are limited to about 100 bytes."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        short = f"/proc/self/fd/{fd}"
+        yield short if os.path.isdir(short) else str(folder)
+    finally:
+        os.close(fd)
+
 
 MAIL_FILE = "letters.jsonl"
 SESSION_TEAM = "session"
@@ -224,3 +319,109 @@ def _parse_address(address: str) -> tuple[str, str]:
         return team, name
     fix = "Use session:ID or TEAM:NAME, with letters, digits, dots and dashes."
     raise UserError(f"{address!r} is not a mail address", fix=fix)
+
+
+PARENT_ADDRESS = "parent"
+ALL_ADDRESS = "all"
+DELIVERY_NOTE = "will see it at the next step"
+RESUME_NOTE = "resumes in the background with your message. Its report arrives automatically."
+
+
+class AgentOutbox:
+    """The outgoing messages of an agent: to children, siblings, parent, team and other sessions."""
+
+    def __init__(self, agent: Agent, call: str = "") -> None:
+        self._agent = agent
+        self._call = call
+        self._me = agent.team.birth.id if agent.team.birth else ""
+
+    async def send(self, to: str, text: str) -> str:
+        """Send a message; returns what becomes of it. Raises `ToolError` if nobody would get it."""
+        courier = self._agent.team.courier
+        if to == ALL_ADDRESS:
+            return await self._send_to_all(text)
+        if self._deliver_locally(to, text):
+            return f"{to} {DELIVERY_NOTE}."
+        if courier is not None and (":" in to or to in courier.teammates()):
+            return await courier.deliver(to, text, sender=self._me)
+        if (told := await self._resume_agent(to, text)) is not None:
+            return told
+        known = (
+            ", ".join(
+                (*self._list_local_agents(), *self._list_ended_children(), *self._list_team())
+            )
+            or "none"
+        )
+        raise ToolError(f"There is no agent {to!r}. You can write to: {known}.")
+
+    async def _resume_agent(self, to: str, text: str) -> str | None:
+        """Resume an agent that has ended, with a message; None if there is no such agent."""
+        below, above = self._agent.team.children, self._agent.team.siblings
+        for crew, sender, call in ((below, PARENT_ADDRESS, self._call), (above, self._me, "")):
+            id = crew.find(to) if crew is not None else ""
+            if crew is None or not id or id == self._me:
+                continue
+            order = AgentOrder(
+                prompt=text, what="", resume=id, background=True, sender=sender, call=call
+            )
+            over = await crew.resume(order)
+            if over.state == "running":
+                return f"{to} had ended and {RESUME_NOTE}"
+            return f"[agent {id}: {over.state}]\n{over.text}"
+        return None
+
+    def _list_ended_children(self) -> list[str]:
+        """List our children that a message would resume."""
+        if self._agent.team.children is None:
+            return []
+        reports = self._agent.team.children.reports().items()
+        return [f"{id} ({one.state})" for id, one in reports if one.state != "running"]
+
+    async def _send_to_all(self, text: str) -> str:
+        reached = [name for name in self._list_local_agents() if self._deliver_locally(name, text)]
+        for name in self._list_team():
+            assert self._agent.team.courier is not None
+            await self._agent.team.courier.deliver(name, text, sender=self._me)
+            reached.append(name)
+        if not reached:
+            raise ToolError("There are no other agents to write to.")
+        return f"{', '.join(reached)} {DELIVERY_NOTE}."
+
+    def _list_team(self) -> tuple[str, ...]:
+        return self._agent.team.courier.teammates() if self._agent.team.courier else ()
+
+    def _list_local_agents(self) -> list[str]:
+        """List the agents in this process: children, siblings and the parent."""
+        crews = [
+            crew
+            for crew in (self._agent.team.children, self._agent.team.siblings)
+            if crew is not None
+        ]
+        running = {
+            id for crew in crews for id, one in crew.reports().items() if one.state == "running"
+        }
+        above = [PARENT_ADDRESS] if self._agent.team.siblings is not None else []
+        return [*above, *sorted(running - {self._me})]
+
+    def _deliver_locally(self, to: str, text: str) -> bool:
+        below, above = self._agent.team.children, self._agent.team.siblings
+        if to == self._me:
+            return False
+        if len(text) > MAX_MAIL_CHARS:
+            text = self._spill_long_text(text)
+        if (
+            below is not None
+            and to != PARENT_ADDRESS
+            and below.send_message(to, text, sender=PARENT_ADDRESS)
+        ):
+            return True
+        return above is not None and above.send_message(to, text, sender=self._me)
+
+    def _spill_long_text(self, text: str) -> str:
+        """Save a long message to a file, and return its beginning and the path."""
+        session, world = self._agent.session, self._agent.world
+        name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
+        path = world.spill(name, session.secrets.redact(text).encode(errors="replace"))
+        return (
+            f"{text[:MAIL_PREVIEW_CHARS]}\n[{len(text):,} characters in total; full text in {path}]"
+        )

@@ -12,7 +12,7 @@ from travois.acp.protocol import AcpConnection
 from travois.acp.server import AcpServer
 from travois.commands.flags import add_session_flags, options_from_args
 from travois.compose.options import Options
-from travois.terminal.tables import CommandParsers, add_command
+from travois.terminal import CommandParsers, add_command
 from travois.tui.slash_commands import new_session_options
 
 ACP_HELP = """\

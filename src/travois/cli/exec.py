@@ -11,8 +11,8 @@ from travois.commands.flags import parse_command_line
 from travois.core.errors import UserError
 from travois.headless.print_mode import run_headless
 from travois.permissions.paths import is_inside
-from travois.providers.options import EFFORT_LEVELS
-from travois.terminal.tables import CommandParsers, add_command, print_warning
+from travois.providers.request import EFFORT_LEVELS
+from travois.terminal import CommandParsers, add_command, print_warning
 
 EXEC_HELP = """\
   travois exec --json "fix the failing test"     print JSON lines, as --output-format codex-json

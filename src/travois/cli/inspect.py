@@ -15,7 +15,7 @@ from travois.commands.context import pick_session
 from travois.commands.sessions import locate_home_and_project
 from travois.core.errors import UserError
 from travois.inspector.api import InspectorApi
-from travois.terminal.tables import CommandParsers, add_command, print_line
+from travois.terminal import CommandParsers, add_command, print_line
 
 INSPECT_HELP = """\
 The page shows every request with what the model saw, what fills the context window, prompt cache

@@ -22,7 +22,7 @@ import msgspec
 from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.settings.schema import TuiSettings
-from travois.terminal.tables import CommandParsers, add_command, print_line
+from travois.terminal import CommandParsers, add_command, print_line
 from travois.tui import start
 from travois.tui.app import run_terminal_app
 from travois.tui.line_mode import run_line_sessions

@@ -22,7 +22,7 @@ from travois.permissions.masking import mask_text
 from travois.permissions.secrets import collect_secrets
 from travois.sessions import blobs
 from travois.sessions.home import locate_home
-from travois.terminal.tables import print_json
+from travois.terminal import print_json
 from travois.version import __version__
 
 with lazy_imports():

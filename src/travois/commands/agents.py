@@ -24,12 +24,12 @@ from travois.core.cache_audit import SessionSpending
 from travois.core.content import extract_calls
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
-from travois.presentation.document import document_parts
+from travois.presentation import document_parts
 from travois.sessions import lock
 from travois.sessions.catalog import find_newest_session, find_session, list_session_folders
 from travois.sessions.home import TravoisHome, locate_home
 from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, read_entries
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -22,7 +22,7 @@ from travois.context.receipts import (
     break_down_window,
     list_compaction_receipts,
 )
-from travois.context.session_memory.keep import decode_notes
+from travois.context.session_memory.notes import decode_notes
 from travois.context.switch_model import TrialLog
 from travois.context.window import threshold_for_model
 from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
@@ -46,15 +46,14 @@ from travois.core.models import ModelCard, Price, Usage
 from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.core.view import View, keep_live_entries, project_view
 from travois.providers.encoder import RequestEncoder
-from travois.providers.options import limit_reply_tokens
-from travois.providers.request import PrefixBreak, Request
+from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.sessions.session import Session
 from travois.settings.load import load_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

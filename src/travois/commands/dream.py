@@ -27,7 +27,7 @@ from travois.engine.agent import Agent
 from travois.memory.dreaming import lock
 from travois.memory.dreaming.consolidate import DreamResult
 from travois.ports.world import Event, ToolStarted
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -15,10 +15,10 @@ import msgspec
 from travois.compat.claude_transcript import ClaudeTranscriptWriter, encode_claude_transcript
 from travois.core.content import Media
 from travois.core.facts import Entry
-from travois.presentation.document import DocumentPart, document_parts
+from travois.presentation import DocumentPart, document_parts
 from travois.sessions.catalog import SessionSummary
 from travois.sessions.log_file import DamagedPlace
-from travois.terminal.tables import escape_controls, style_text
+from travois.terminal import escape_controls, style_text
 
 ExportFormat = Literal["markdown", "json", "html", "claude"]
 FetchMedia = Callable[[str], bytes]

@@ -19,7 +19,7 @@ from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import KNOWN_TOOLS, split_rules
-from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
+from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.version import __version__
 
 with lazy_imports():

@@ -26,7 +26,7 @@ from travois.importing.run import (
 )
 from travois.importing.sessions import recognize_session_file
 from travois.sessions.home import Project, TravoisHome
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

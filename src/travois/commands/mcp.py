@@ -25,14 +25,14 @@ from travois.mcp.login import log_in_to_server
 from travois.mcp.oauth import TokenStore
 from travois.mcp.tools import McpServerConfig, collect_mcp_tools
 from travois.permissions.masking import mask_text, mask_value
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.program_sandbox import build_program_profile
 from travois.sessions import blobs
 from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings, Plugin
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

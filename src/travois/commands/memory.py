@@ -20,7 +20,7 @@ from travois.commands.sessions import locate_home_and_project
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
-from travois.memory.drafts import make_draft_name
+from travois.memory.compare_drafts import parse_scope_words
 from travois.memory.dreaming.rules import index_by_key
 from travois.memory.history import MemoryTransaction
 from travois.memory.index import (
@@ -31,6 +31,7 @@ from travois.memory.index import (
     find_unused,
 )
 from travois.memory.memory import (
+    AppliedChanges,
     DropMemory,
     Evidence,
     Memory,
@@ -39,9 +40,8 @@ from travois.memory.memory import (
     MemoryScope,
     MemoryType,
     PutMemory,
+    make_draft_name,
 )
-from travois.memory.port import AppliedChanges
-from travois.memory.settle import parse_scope_words
 from travois.memory.signals import MemorySignal, draft_from_signal
 from travois.memory.similarity import have_same_meaning
 from travois.memory.store import FolderMemoryStore, MemoryStats, share_with_team, usage_key
@@ -50,7 +50,7 @@ from travois.permissions.secrets import find_leak
 from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -39,7 +39,7 @@ from travois.permissions.resolve_paths import home_folder
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.ports.world import ModelClient as Answers
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.process.spawn import find_program
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
@@ -56,7 +56,7 @@ from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings
 from travois.settings.validate import find_nearest_word, flatten_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

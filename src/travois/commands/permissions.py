@@ -40,7 +40,7 @@ from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import AUTO_ALLOW_BASH_KEY
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -23,7 +23,7 @@ from travois.snapshots import rewind
 from travois.snapshots.rewind import RewindPlan
 from travois.snapshots.snapshots import NO_SNAPSHOT, Snapshots, list_snapshot_marks, list_turns
 from travois.snapshots.tree import PathChange
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

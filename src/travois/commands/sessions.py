@@ -22,7 +22,7 @@ from travois.compat.sessions.search import IndexedSession, IndexProgress, Sessio
 from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.lazy_imports import lazy_imports
-from travois.presentation.document import document_parts
+from travois.presentation import document_parts
 from travois.search import database
 from travois.search.lexical import split_index_terms
 from travois.sessions import blobs, catalog, lock
@@ -37,7 +37,7 @@ from travois.sessions.home import (
 )
 from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.settings.load import load_settings
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

@@ -28,7 +28,7 @@ from travois.snapshots.snapshots import (
     list_snapshot_marks,
 )
 from travois.snapshots.tree import PathChange
-from travois.terminal.tables import (
+from travois.terminal import (
     escape_controls,
     format_table,
     print_json,

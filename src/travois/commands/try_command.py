@@ -27,9 +27,9 @@ from travois.ports.world import (
     WorkspaceAttempt,
     WorkspaceChange,
 )
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.policy import build_sandbox_profile
-from travois.terminal.tables import (
+from travois.terminal import (
     CommandParsers,
     add_command,
     escape_controls,

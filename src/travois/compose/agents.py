@@ -47,7 +47,7 @@ from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import ModelClient, UserWarned
 from travois.prompt.environment import render_environment, render_environment_update
 from travois.providers import catalog
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_history
 from travois.sessions.session import JOB_STATE_PREFIX, Session
 from travois.settings.load import COMMAND_LINE

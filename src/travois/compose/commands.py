@@ -25,8 +25,7 @@ from travois.skills import invoke
 from travois.skills.command_files import load_commands
 from travois.skills.command_text import TYPED_COMMAND, CustomCommand
 from travois.skills.skill_files import SKILL_FILE
-from travois.skills.skill_text import render_skill
-from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX
+from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX, render_skill
 
 DELEGATE_PROMPT = "Call the Skill tool with name {name} and args {args}, then tell me the result."
 

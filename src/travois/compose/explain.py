@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import mcp, permissions, skills
-from travois.compose.instructions import compose_instructions
 from travois.compose.open_session import Workspace
 from travois.compose.options import Options
 from travois.compose.session import load_agent_types
+from travois.compose.skills import compose_instructions
 from travois.core.content import Call
 from travois.core.tool_names import canonical_call
 from travois.permissions.access import Access
@@ -32,7 +32,7 @@ from travois.permissions.resolve_paths import (
 )
 from travois.permissions.rules import PermissionRule, ToolUse, parse_permission_rule
 from travois.ports.tool import CallLocation, ToolError
-from travois.prompt.style_files import load_styles
+from travois.prompt.output_styles import load_styles
 from travois.settings.schema import LoadedSettings
 from travois.skills.command_files import load_commands
 from travois.skills.skill_files import SKILL_FILE

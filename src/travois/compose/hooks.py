@@ -29,7 +29,7 @@ from travois.hooks.fire import fire_hooks
 from travois.hooks.output import NO_DECISION, HookDecision, HookResult, Hooks
 from travois.lazy_imports import lazy_imports
 from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.probe import SandboxSupport, find_sandbox_support
 from travois.sessions.blobs import BlobStore
 from travois.sessions.session import Session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -15,17 +16,73 @@ from travois.agents.mailbox import Mailbox, MailMessage
 from travois.compose.open_session import OpenedSession, Workspace
 from travois.core.errors import UserError
 from travois.core.facts import Changed, User
+from travois.core.tasks import TODOS_STATE, Task, TaskList, add_task, read_tasks
 from travois.engine.agent import Agent, World
 from travois.lazy_imports import lazy_imports
-from travois.ports.agents import TaskStore
+from travois.ports.agents import TaskListEdit, TaskStore
 from travois.ports.world import UserWarned
 from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
 from travois.settings.schema import MailSettings
 
+if TYPE_CHECKING:
+    from travois.agents.team_tasks import TeamTaskFile
+
 with lazy_imports():
-    from travois.agents import team_tasks, wakeup
-    from travois.compose import team_tasks as compose_team_tasks
+    from travois.agents import team_tasks
+
+
+TEAM_STATE = "team"
+"""State of a session: the team whose task list `todos` is a copy of."""
+
+
+class TeamTasks:
+    """A `TaskStore` over the team's file; every list that is read or written goes into the log."""
+
+    def __init__(self, session: Session, file: TeamTaskFile, *, team: str, member: str) -> None:
+        self._session, self._file, self._member = session, file, member
+        if session.state.get(TEAM_STATE) != team:
+            self._contribute_tasks(read_tasks(session.state.get(TODOS_STATE, "")))
+            session.append(Changed(TEAM_STATE, team))
+
+    @property
+    def member_name(self) -> str:
+        """The name of the session in its team."""
+        return self._member
+
+    def read(self) -> str:
+        """Return the team's list."""
+        return self._record_list(self._file.read())
+
+    def change(self, edit: TaskListEdit) -> str:
+        """Change the team's list."""
+        return self._record_list(self._file.change(edit))
+
+    def _record_list(self, value: str) -> str:
+        if (value or "[]") != self._session.state.get(TODOS_STATE, "[]"):
+            self._session.append(Changed(TODOS_STATE, value))
+        return value
+
+    def _contribute_tasks(self, own: TaskList) -> None:
+        """Add the session's open tasks to the team's list when it joins."""
+        wanted = [task for task in own if task.is_open]
+        if wanted:
+            self._file.change(lambda tasks: _append_tasks(tasks, wanted))
+
+
+def _append_tasks(tasks: TaskList, more: list[Task]) -> TaskList:
+    """Append tasks to a team's task list under new ids, without what blocks them."""
+    for task in more:
+        fresh = Task(
+            content=task.content,
+            status=task.status,
+            active=task.active,
+            description=task.description,
+            owner=task.owner,
+            metadata=task.metadata,
+        )
+        tasks, _ = add_task(tasks, fresh)
+    return tasks
 
 
 STOP_SENDER = "stop"
@@ -53,7 +110,7 @@ def compose_mail(
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
         file = team_tasks.TeamTaskFile(folder.parent)
-        office.tasks = compose_team_tasks.TeamTasks(session, file, team=team, member=name)
+        office.tasks = TeamTasks(session, file, team=team, member=name)
     stack.callback(office.close)
     return office
 
@@ -62,7 +119,7 @@ async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> st
     """Put a message into another process's mailbox and wake it; return the outcome."""
     folder = await anyio.to_thread.run_sync(mailbox.find_mailbox_folder, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
-    if await wakeup.send_wakeup(folder):
+    if await mailbox.send_wakeup(folder):
         return f"{to} was notified."
     return f"It is in the mailbox of {to}, who reads it at the next step."
 
@@ -150,7 +207,7 @@ class SessionMail:
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)
-                group.start_soon(wakeup.listen_for_wakeups, box.folder, self._wake)
+                group.start_soon(mailbox.listen_for_wakeups, box.folder, self._wake)
 
     def close(self) -> None:
         """Clear the mailboxes of read messages."""

@@ -30,7 +30,7 @@ from travois.permissions.decide import Permissions
 from travois.permissions.rules import PermissionRule, is_tool_denied
 from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import UserWarned
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings

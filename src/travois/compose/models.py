@@ -35,7 +35,7 @@ from travois.providers.catalog import Catalog, ModelPolicy
 from travois.providers.client import HttpModel
 from travois.providers.http.client import DirectTransport, Timeouts
 from travois.providers.http.transport import create_transport
-from travois.providers.options import EFFORT_LEVELS
+from travois.providers.request import EFFORT_LEVELS
 from travois.sessions import home
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings, ModelSettings
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from travois.local_model.llamacpp import LlamaServer
 
 with lazy_imports():
-    from travois.context.compaction import summary_store
+    from travois.context.compaction import shared_summaries
     from travois.local_model import llamacpp, router
     from travois.local_model import model as embedded_model
     from travois.providers import discovery
@@ -444,4 +444,4 @@ def compose_context(
 
 def open_summaries(folder: Path) -> SharedSummaries:
     """Open the summaries that the sessions of one project share."""
-    return summary_store.SummaryFolder(folder)
+    return shared_summaries.SummaryFolder(folder)

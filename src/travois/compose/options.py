@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from travois.prompt.style_text import DEFAULT_STYLE
+from travois.prompt.output_styles import DEFAULT_STYLE
 
 if TYPE_CHECKING:
     from travois.settings.load import SettingValue

@@ -24,7 +24,6 @@ from travois.compose import models as serving
 from travois.compose import permissions as rights
 from travois.compose import skills as skilled
 from travois.compose import web as searching
-from travois.compose.instructions import compose_instructions
 from travois.compose.mail import SessionMail
 from travois.compose.mcp import McpServers
 from travois.compose.open_session import (
@@ -44,6 +43,7 @@ from travois.compose.relocate_session import (
     current_worktree,
     leave_missing_worktree,
 )
+from travois.compose.skills import compose_instructions
 from travois.context.switch_model import switch_to_model, switch_to_model_with_summary
 from travois.context.window import current_model as current_card
 from travois.core.errors import UserError
@@ -52,6 +52,7 @@ from travois.core.models import Effort
 from travois.core.models import ModelCard as Card
 from travois.core.spending import Amount, Budget, Limits
 from travois.engine.agent import (
+    MODE_STATE,
     Agent,
     AgentModels,
     AgentPermissions,
@@ -64,9 +65,7 @@ from travois.engine.agent import (
 )
 from travois.engine.fallback import CHOSEN_MODEL_STATE
 from travois.engine.overflow import restore_window
-from travois.engine.permission_modes import MODE_STATE
-from travois.files.disk import DiskFiles
-from travois.files.read_cache import ReadCache
+from travois.files.disk import DiskFiles, ReadCache
 from travois.hooks.config import Hook, Listener
 from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import Permissions
@@ -82,10 +81,10 @@ from travois.ports.world import (
     UserWarned,
     WorkspaceSnapshots,
 )
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.prompt.briefing import rebuild_briefing
 from travois.prompt.environment import Environment
-from travois.prompt.style_text import DEFAULT_STYLE
+from travois.prompt.output_styles import DEFAULT_STYLE
 from travois.providers.encoder import RequestEncoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import SandboxSupport

@@ -6,13 +6,21 @@ import os
 
 from msgspec.structs import replace
 
+from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compose.open_session import SYSTEM_PROMPT_FILE, Workspace
 from travois.compose.options import Options
 from travois.core.toolsets import DEFAULT_TOOLSET as DEFAULT_TOOLS
 from travois.engine.tool_definitions import list_shown_names
+from travois.permissions.decide import Permissions
+from travois.permissions.resolve_paths import hidden_path_filter
 from travois.ports.tool import AnyTool
-from travois.prompt.style_files import load_styles
-from travois.prompt.style_text import DEFAULT_STYLE, apply_style, render_user_preferences
+from travois.prompt.instruction_files import InstructionLibrary, InstructionPlaces
+from travois.prompt.output_styles import (
+    DEFAULT_STYLE,
+    apply_style,
+    load_styles,
+    render_user_preferences,
+)
 from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.schema import LoadedSettings
@@ -105,3 +113,27 @@ def _apply_output_style(
         return options, (*notices, f"{missing}; available: {there}")
     text = options.system or SYSTEM_PROMPT_FILE.read_text("utf-8").strip()
     return replace(options, system=apply_style(text, style)), notices
+
+
+def compose_instructions(
+    place: Workspace, loaded: LoadedSettings, guard: Permissions, *, sources: str
+) -> InstructionLibrary:
+    """Compose the instruction files of the user and the project."""
+    claude, codex, opencode = (
+        str(a.find_home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE)
+    )
+    places = InstructionPlaces(
+        place.cwd,
+        place.project.root,
+        folders=guard.folders,
+        own=str(place.home.path),
+        claude=claude,
+        codex=codex,
+        opencode=opencode,
+        more=loaded.settings.instructions,
+        excluded=loaded.settings.claude_md_excludes,
+        said=(loaded.origin("claudeMd"), loaded.settings.claude_md),
+        levels=parse_setting_sources(sources),
+        trusted=loaded.trust == "trusted",
+    )
+    return InstructionLibrary(places, hidden=hidden_path_filter(guard, "Read", root=place.cwd))

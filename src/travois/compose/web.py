@@ -21,7 +21,7 @@ from travois.ports.world import ModelClient
 from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
-from travois.tools.web.search_requests import WebSearchModel, search_with_model
+from travois.tools.web.search import WebSearchModel, search_with_model
 
 with lazy_imports():
     from travois.providers import search_endpoint

@@ -20,7 +20,7 @@ from travois.permissions.paths import is_inside
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import ToolError
 from travois.ports.world import Files, Processes
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sessions.home import find_repository as repository_of
 from travois.sessions.home import identify_project, locate_home
 from travois.settings.load import load_settings

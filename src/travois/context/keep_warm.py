@@ -11,7 +11,7 @@ from travois.core.view import View, project_view
 from travois.engine.agent import Agent
 from travois.engine.fork import ask_quietly
 from travois.ports.world import UserWarned
-from travois.providers.anthropic_extras import to_cache_warming_request
+from travois.providers.anthropic import to_cache_warming_request
 
 RENEW_MARGIN_SECONDS = 30.0
 """The time before expiry, in seconds, at which the cache is renewed."""

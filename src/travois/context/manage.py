@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from travois.context.compaction.cut import CompactionTrigger
 from travois.context.microcompact.clear import clear_instead_of_compacting, clear_old_results
-from travois.context.session_memory.keep import find_notes_cut, update_notes_if_due
+from travois.context.session_memory.notes import find_notes_cut, update_notes_if_due
 from travois.context.tool_results import calls_of_last_reply, find_oversize_results, render_preview
 from travois.context.window import (
     cache_is_cold,
@@ -28,7 +28,7 @@ from travois.ports.tool import AnyTool
 with lazy_imports():
     from travois.context import keep_warm
     from travois.context.compaction import compact, restore
-    from travois.context.microcompact import folding
+    from travois.context.microcompact import clear
 
 
 PREPARE_SHARE = 0.75
@@ -86,7 +86,7 @@ async def _reshow_edited_files(agent: Agent) -> None:
 
 def _fold_instead(agent: Agent, trigger: CompactionTrigger) -> bool:
     """Fold old calls in place of a compaction; return whether that is enough."""
-    return folding.fold_old_calls(agent, trigger=trigger)
+    return clear.fold_old_calls(agent, trigger=trigger)
 
 
 def _explain_full_window(agent: Agent) -> str:

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from travois.context.layers import ContextLayers
 from travois.core.content import Text
-from travois.core.facts import User
+from travois.core.facts import Changed, User
 from travois.core.models import ModelCard as Card
 from travois.core.spending import Budget
 from travois.core.view import View
 from travois.hooks.config import Hook
 from travois.hooks.output import HookResult, Hooks
-from travois.memory.port import MemoryStore
-from travois.permissions.decide import Permissions
+from travois.memory.memory import MemoryStore
+from travois.permissions.decide import PERMISSION_MODES, PermissionMode, Permissions
 from travois.permissions.updates import PermissionUpdate
 from travois.ports.agents import MailTransport, TaskStore, Worktrees
 from travois.ports.tool import AnyTool
@@ -37,6 +37,7 @@ from travois.ports.world import (
     WorkspaceSnapshots,
 )
 from travois.prompt.environment import Environment
+from travois.providers.replies import ApiError
 from travois.providers.request import Request
 from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
@@ -342,3 +343,36 @@ class Agent(msgspec.Struct):
     def use_skills(self, skills: Skills) -> None:
         """Use other skills from now on."""
         self.prompt = replace(self.prompt, skills=skills)
+
+
+def retry_delay(
+    problem: ApiError, attempt: int, *, patience: RetryPolicy, chance: float
+) -> float | None:
+    """Return the seconds to wait before the next attempt; None if there should be none.
+
+    What the server asks for is honoured up to the longest wait; else the pause doubles, with
+    jitter so that many agents do not come back at once.
+    """
+    if not problem.retry or attempt >= patience.attempts:
+        return None
+    if problem.wait is not None:
+        asked = problem.wait if problem.wait > 0 else 0.0  # so that "not a number" is nought
+        return min(asked, patience.longest) + chance * 0.1
+    grown = min(patience.first * 2.0 ** min(attempt - 1, 30), patience.longest)
+    return grown * (1 - 0.25 * chance)
+
+
+MODE_STATE = "mode"
+"""The state of a session whose mode is no longer the one that it began with."""
+
+
+def enter_mode(agent: Agent, mode: PermissionMode) -> None:
+    """Switch to another mode and record it."""
+    agent.session.append(Changed(MODE_STATE, mode))
+    apply_mode(agent, mode)
+
+
+def apply_mode(agent: Agent, name: str) -> None:
+    """Apply a recorded mode to the permissions."""
+    known = next((mode for mode in PERMISSION_MODES if mode == name), agent.permissions.guard.mode)
+    agent.permissions.guard = replace(agent.permissions.guard, mode=known)

@@ -15,9 +15,8 @@ from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, charge_request
 from travois.lazy_imports import lazy_imports
-from travois.providers.options import limit_reply_tokens
 from travois.providers.replies import ApiError, Reply
-from travois.providers.request import PrefixBreak, Request
+from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 
 with lazy_imports():
     from travois.context.compaction import shared_summaries

@@ -16,8 +16,15 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from travois.core.content import Call
-from travois.core.tool_aliases import CALL_ARGUMENTS, COMMENT_ARGUMENTS, ITEM_ALIASES, fold_name
-from travois.core.tool_names import ToolArgs, decode_arguments, translate_call
+from travois.core.tool_names import (
+    CALL_ARGUMENTS,
+    COMMENT_ARGUMENTS,
+    ITEM_ALIASES,
+    ToolArgs,
+    decode_arguments,
+    fold_name,
+    translate_call,
+)
 from travois.ports.tool import AnyTool
 
 WORKDIR_ARGUMENT = "workdir"

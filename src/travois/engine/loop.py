@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from travois.context.manage import manage_window
-from travois.context.session_memory.keep import update_notes_if_due
+from travois.context.session_memory.notes import update_notes_if_due
 from travois.core.content import Opaque, Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Ended, EndReason, Result, User

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided, Noted
 from travois.engine.agent import Agent
-from travois.engine.sandbox_offer import (
+from travois.engine.sandbox_auto_allow import (
     accept_sandbox,
     check_protected_files,
     find_ruled_reads,

@@ -14,9 +14,8 @@ from travois.engine.fallback import use_fallback_model
 from travois.engine.overflow import notice_truncation
 from travois.engine.retry import RequestTries, prepare_retry
 from travois.ports.world import UserWarned
-from travois.providers.options import limit_reply_tokens
 from travois.providers.replies import ApiError, Reply, build_assistant_fact
-from travois.providers.request import PrefixBreak, Request
+from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 
 
 async def request_reply(agent: Agent) -> str:

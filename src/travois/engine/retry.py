@@ -7,14 +7,13 @@ from msgspec.structs import replace
 from travois.core.facts import Epoch, Failed
 from travois.core.models import ModelQuirk
 from travois.core.view import SEALED_KINDS, View, has_thinking
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, retry_delay
 from travois.engine.fallback import current_retry_policy
 from travois.engine.overflow import recover_from_overflow
-from travois.engine.retry_delay import retry_delay
 from travois.ports.world import RequestRetrying, UserWarned
-from travois.providers.anthropic_extras import beta_of_field
-from travois.providers.options import is_effort_field
+from travois.providers.anthropic import beta_of_field
 from travois.providers.replies import ApiError
+from travois.providers.request import is_effort_field
 
 SHRINKABLE_PROBLEMS = ("overflow", "large", "media", "pairing", "bound", "thinking")
 """The problems that a smaller request may avoid."""

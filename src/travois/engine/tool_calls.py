@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.outbox import AgentOutbox
+from travois.agents.mailbox import AgentOutbox
 from travois.agents.task_list import AgentTasks
 from travois.context.tool_results import ResultRoom
 from travois.context.window import result_room_for_call
@@ -24,7 +24,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import loop_detection, permission_gate
-from travois.engine.agent import Agent, World
+from travois.engine.agent import MODE_STATE, Agent, World, apply_mode
 from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
 from travois.engine.permission_gate import (
     ApprovalSource,
@@ -36,7 +36,6 @@ from travois.engine.permission_gate import (
     preapprove_call,
     sandbox_for_git,
 )
-from travois.engine.permission_modes import MODE_STATE, apply_mode
 from travois.engine.tmp_folder import (
     describe_tmp_paths,
     find_sandbox_denial,
@@ -46,8 +45,8 @@ from travois.engine.tmp_folder import (
 from travois.hooks import fire
 from travois.hooks.events import AnyHookEvent, CwdChanged
 from travois.hooks.output import HookDecision
-from travois.memory.port import MemoryRecorder
-from travois.memory.weighing import AgentMemoryRecorder
+from travois.memory.extract_memories import AgentMemoryRecorder
+from travois.memory.memory import MemoryRecorder
 from travois.permissions.access import accesses_collide
 from travois.permissions.decide import decide_permission
 from travois.permissions.resolve_paths import (

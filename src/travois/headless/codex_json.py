@@ -20,13 +20,7 @@ from travois.core.tool_conversions import list_patched_files
 from travois.headless.stream_json import TurnTally
 from travois.headless.structured_output import STRUCTURED_OUTPUT_TOOL as ANSWER
 from travois.ports.world import Event, ToolStarted
-from travois.presentation.items import (
-    TASK_LIST_TOOLS,
-    NoticeItem,
-    ReplyItem,
-    SessionItems,
-    ToolCallItem,
-)
+from travois.presentation import TASK_LIST_TOOLS, NoticeItem, ReplyItem, SessionItems, ToolCallItem
 
 OWN_SERVER = "travois"
 """The server name for our own tools that have no item type in Codex."""

@@ -46,7 +46,7 @@ from travois.prompt.briefing import list_available_skills
 from travois.sdk import Session, typed_text
 from travois.settings.schema import Plugin
 from travois.skills.command_text import TYPED_COMMAND
-from travois.terminal.hangup import hold_hangups, ignore_hangups
+from travois.terminal import hold_hangups, ignore_hangups
 from travois.version import __version__
 
 if TYPE_CHECKING:

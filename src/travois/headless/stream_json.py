@@ -52,7 +52,7 @@ from travois.ports.world import (
     ToolStarted,
     UserWarned,
 )
-from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockEnded, Grew, ReplyBegan
 
 # The outcome of a turn, in the terms of Claude Code's clients.

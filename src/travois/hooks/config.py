@@ -15,7 +15,7 @@ from travois.permissions.rules import ToolUse, rule_matches
 from travois.permissions.rules import parse_permission_rule as parse_permission_rule
 
 with lazy_imports():
-    from travois.core import tool_aliases
+    from travois.core import tool_names
 
 
 COMMAND_TIMEOUT_SECONDS = 600.0
@@ -267,12 +267,12 @@ def matches_subject(hook: Hook, subject: str) -> bool:
     ):  # only a spelling that the matcher names: `(?!Bash)` means no other one
         meant = (
             *meant,
-            *(one for one in tool_aliases.PATTERN_SPELLINGS.get(subject, ()) if one in matcher),
+            *(one for one in tool_names.PATTERN_SPELLINGS.get(subject, ()) if one in matcher),
         )
     if names.fullmatch(matcher):
         listed = [name.strip() for name in re.split(r"[|,]", matcher)]
         by_alias = hook.event in TOOL_EVENT_NAMES and subject in map(
-            tool_aliases.find_renamed_tool, listed
+            tool_names.find_renamed_tool, listed
         )
         return by_alias or any(name in meant for name in listed)
     return any(_compile_matcher(matcher).search(one) is not None for one in meant)

@@ -16,7 +16,7 @@ from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.core.json import as_object
 from travois.engine.agent import Agent
 from travois.engine.interpret_call import canonical_call_or_same
-from travois.engine.sandbox_offer import accept_sandbox
+from travois.engine.sandbox_auto_allow import accept_sandbox
 from travois.hooks import events
 from travois.hooks.config import parse_hooks
 from travois.hooks.output import NO_DECISION, HookContext, HookDecision

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.compat import gemini_hooks
+from travois.compat import hooks
 from travois.core.facts import Hooked
 from travois.hooks.config import Hook, HookCallback, select_matching_hooks
 from travois.hooks.events import AnyHookEvent
@@ -174,7 +174,7 @@ class LocalHooks:
         """Run one hook and record it; no failure of a hook ends the session."""
         outcome = "stopped"
         stdin = _encode_payload(
-            gemini_hooks.encode_gemini_hook_payload(event, at=around.at) if hook.dialect else event
+            hooks.encode_gemini_hook_payload(event, at=around.at) if hook.dialect else event
         )
         exports: tuple[tuple[str, str], ...] = ()
         try:
@@ -186,9 +186,7 @@ class LocalHooks:
             else:
                 said = await self._run_other_type(hook, stdin, within)
             if hook.dialect:
-                said = gemini_hooks.decode_gemini_hook_output(
-                    hook.event, said, event.get("tool_input")
-                )
+                said = hooks.decode_gemini_hook_output(hook.event, said, event.get("tool_input"))
             heard, outcome = interpret_hook_result(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"

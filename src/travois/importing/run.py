@@ -11,7 +11,7 @@ import msgspec
 from travois.compat.sessions.format import SessionFile
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
-from travois.importing import claude, codex, gemini, opencode, pi
+from travois.importing import agent_plans
 from travois.importing.plan import (
     ALREADY_THERE,
     ImportLine,
@@ -33,11 +33,11 @@ from travois.settings.trust import trust_root
 ReportProgress = Callable[[str], None]
 """Hears how far it is, and nothing when that is done; or why a session could not be read."""
 IMPORT_PLANNERS: Mapping[str, Callable[[ImportPlan, Mapping[str, str]], None]] = {
-    "claude": claude.plan_claude_import,
-    "codex": codex.plan_codex_import,
-    "opencode": opencode.plan_opencode_import,
-    "gemini": gemini.plan_gemini_import,
-    "pi": pi.plan_pi_import,
+    "claude": agent_plans.plan_claude_import,
+    "codex": agent_plans.plan_codex_import,
+    "opencode": agent_plans.plan_opencode_import,
+    "gemini": agent_plans.plan_gemini_import,
+    "pi": agent_plans.plan_pi_import,
 }
 
 

@@ -46,9 +46,9 @@ from travois.inspector.story import (
     SessionStory,
     layer_of_item,
 )
-from travois.presentation.document import DocumentPart, document_parts
+from travois.presentation import DocumentPart, document_parts
 from travois.providers.encoder import RequestEncoder
-from travois.providers.options import OUTPUT_LIMIT_MEMBER
+from travois.providers.request import OUTPUT_LIMIT_MEMBER
 from travois.sessions import lock
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import SessionSummary, list_sessions, summarise_session

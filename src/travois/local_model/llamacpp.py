@@ -22,7 +22,7 @@ from travois.local_model import gguf
 from travois.local_model.serve import ServeOrder, ServerReady
 from travois.ports.world import Command
 from travois.process.job import StdioConnection
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.providers.catalog import ModelEndpoint
 from travois.providers.client import HttpModel
 from travois.providers.http.client import Transport

@@ -23,7 +23,7 @@ from travois.core.models import Usage
 from travois.core.tokens import estimate_tokens
 from travois.local_model.grammar import GrammarRules, Schema, build_call_grammar, render_gbnf
 from travois.local_model.llamacpp import LlamaServer
-from travois.local_model.reading import UNSEARCHED_WORD, requests_tool
+from travois.local_model.request_spans import UNSEARCHED_WORD, requests_tool
 from travois.local_model.router import Example, ExampleIndex, RoutedCall, route_request
 from travois.providers.http.client import HttpResponse, Transport
 from travois.providers.replies import (

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from travois.local_model.reading import (
+from travois.local_model.request_spans import (
     FILE_ENDINGS,
     MARKED_KINDS,
     NUMBER_WORDS,

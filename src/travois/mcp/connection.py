@@ -19,9 +19,9 @@ import msgspec
 from travois.core.display_text import escape_invisible
 from travois.files.openat import make_folders
 from travois.lazy_imports import lazy_imports
+from travois.mcp.http_transport import answer_elicitation, connect_remote, run_headers_helper
 from travois.mcp.oauth import TokenStore
-from travois.mcp.remote import answer_elicitation, connect_remote, run_headers_helper
-from travois.mcp.sdk import (
+from travois.mcp.sdk_helpers import (
     MAX_ERROR_CHARS,
     MAX_SERVER_TOOLS,
     describe_error,
@@ -50,7 +50,7 @@ from travois.permissions.secrets import Secrets, collect_secrets
 from travois.ports.tool import ToolError
 from travois.ports.world import Command, Env
 from travois.process.job import StdioConnection
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sandbox.hidden_files import find_named_folders
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
 from travois.lazy_imports import lazy_imports
+from travois.mcp.http_transport import connect_remote
 from travois.mcp.oauth import CALLBACK_PORT, PendingTokenStore
-from travois.mcp.remote import connect_remote
-from travois.mcp.sdk import describe_error, load_sdk, sdk_errors
+from travois.mcp.sdk_helpers import describe_error, load_sdk, sdk_errors
 from travois.mcp.tools import McpServerConfig
 
 if TYPE_CHECKING:

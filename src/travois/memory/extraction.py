@@ -15,10 +15,10 @@ from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent, ExtractionJob
 from travois.lazy_imports import lazy_imports
-from travois.memory.port import EXTRACTION_GROWTH_TOKENS, ExtractionOutcome, TurnEnding
+from travois.memory.memory import EXTRACTION_GROWTH_TOKENS, ExtractionOutcome, TurnEnding
 
 with lazy_imports():
-    from travois.memory import weighing
+    from travois.memory import extract_memories
 
 
 EXTRACTION_WAIT_SECONDS = 30.0
@@ -45,13 +45,13 @@ def start_extraction(agent: Agent, *, after: TurnEnding = "answer") -> None:
     busy = agent.turn.extraction is not None and not agent.turn.extraction.done.is_set()
     if busy or agent.runtime.background is None or not _may_be_due(agent):
         return
-    if not weighing.is_extraction_due(agent.session.view, agent.session.extracted):
+    if not extract_memories.is_extraction_due(agent.session.view, agent.session.extracted):
         return
     look = agent.turn.extraction = ExtractionJob(anyio.Event())
 
     async def run_extraction() -> None:
         try:
-            look.told = (await weighing.extract_memories(agent, after=after)).summary
+            look.told = (await extract_memories.extract_memories(agent, after=after)).summary
         finally:
             look.done.set()
 

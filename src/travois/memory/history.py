@@ -22,8 +22,15 @@ from msgspec.structs import replace
 from travois.core.errors import UserError
 from travois.memory.folder import LINK_REFUSED, MemoryFolder
 from travois.memory.index import INDEX_FILE, PINNED_FOLDER
-from travois.memory.memory import DropMemory, Memory, MemoryChange, MemoryScope, PutMemory
-from travois.memory.port import CHANGED_MEANWHILE, AppliedChanges
+from travois.memory.memory import (
+    CHANGED_MEANWHILE,
+    AppliedChanges,
+    DropMemory,
+    Memory,
+    MemoryChange,
+    MemoryScope,
+    PutMemory,
+)
 from travois.memory.text import (
     MAX_NAME_CHARS,
     MEMORY_NAME,

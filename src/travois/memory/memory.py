@@ -7,9 +7,13 @@ Cache: never moves the prefix.
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
 
 import msgspec
+
+from travois.prompt.environment import escape_line
 
 MemoryType = Literal["user", "feedback", "project", "reference"]
 """Facts about the user, their working preferences, project facts, pointers to other places."""
@@ -87,3 +91,169 @@ class MemoryProposal(msgspec.Struct, frozen=True):
     why: str
     """The reason why the change was not simply applied."""
     at: float = 0.0
+
+
+MAX_DRAFTS_PER_REPLY = 10
+"""Drafts of one reply beyond this are no longer durable knowledge."""
+MAX_NEAREST_MEMORIES = 20
+MAX_LISTED_CHARS = 300
+MAX_DRAFT_CHARS = 2_000
+
+
+class MemoryDraft(msgspec.Struct, frozen=True):
+    """A proposed memory before it is checked."""
+
+    text: str
+    type: MemoryType = "project"
+    words: str = ""
+    """Exactly as they stand in the conversation."""
+    name: str = ""
+    why: str = ""
+    scope: MemoryScope | None = None
+    replaces: str = ""
+    """The name of a memory that no longer holds because of this."""
+
+
+def build_draft_request(instructions: str, known: Iterable[Memory]) -> str:
+    """Build the request for drafts that the model gets after a turn."""
+    lines = [f"- {m.name} ({m.type}): {escape_line(_format_summary(m))}" for m in known][
+        :MAX_NEAREST_MEMORIES
+    ]
+    return instructions.strip().replace("{known}", "\n".join(lines) or "(none)")
+
+
+def parse_drafts(reply: str) -> tuple[MemoryDraft, ...]:
+    """Parse the drafts in a model's reply; invalid items are skipped."""
+    start, end = reply.find("["), reply.rfind("]")
+    try:
+        listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ()
+    found = (_parse_draft(raw) for raw in listed)
+    return tuple(draft for draft in found if draft is not None)[:MAX_DRAFTS_PER_REPLY]
+
+
+def make_draft_name(text: str) -> str:
+    """Make a memory name from the first words of a text."""
+    words = re.findall(r"[a-z0-9]+", text.casefold())
+    return "-".join(words[:6])[:60].strip("-") or "memory"
+
+
+def _parse_draft(raw: msgspec.Raw) -> MemoryDraft | None:
+    """Parse a memory proposed by the model; None if it is invalid, empty or too long."""
+    try:
+        draft = msgspec.json.decode(raw, type=MemoryDraft)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return draft if draft.text.strip() and len(draft.text) <= MAX_DRAFT_CHARS else None
+
+
+def _format_summary(memory: Memory) -> str:
+    return (memory.description or memory.body)[:MAX_LISTED_CHARS]
+
+
+TurnEnding = Literal["answer", "failure"]
+"""The end of the examined turn: after a failure no model is asked."""
+EXTRACTION_GROWTH_TOKENS = 8_000
+"""Tokens that the user and the model must have said before an unrequested extraction."""
+CHANGED_MEANWHILE = "it changed in the meantime"
+"""The reason why a change based on an older state of a memory is refused."""
+
+
+class AppliedChanges(msgspec.Struct, frozen=True):
+    """The outcome of changes that were applied together, or not at all."""
+
+    id: str
+    """The transaction id for an undo; empty if nothing changed."""
+    diff: str
+    """A short unified diff of the files, for the eye."""
+    refused: tuple[str, ...] = ()
+    """Changes that were not made, each with its reason."""
+
+
+class ExtractionOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outcome of memory drafts, for the user."""
+
+    id: str = ""
+    """The transaction id for an undo."""
+    diff: str = ""
+    proposed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
+    """Requests to remember that were not kept, with the reason and a way to keep them."""
+
+    @property
+    def summary(self) -> str:
+        """Return a summary for the user; empty if there is nothing to say."""
+        undo = f"undo: travois memory undo {self.id}"
+        waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
+        lines = [self.diff, undo] if self.diff else []
+        lines += [waiting] if self.proposed else []
+        return "\n".join((*lines, *self.unkept))
+
+
+class MemoryRecorder(Protocol):
+    """The interface through which a tool remembers and forgets."""
+
+    async def remember(self, draft: MemoryDraft) -> str:
+        """Keep what the user asked for; return a message about the outcome."""
+        ...
+
+    async def forget(self, name: str) -> str:
+        """Delete a memory; return a message about the outcome."""
+        ...
+
+
+class MemoryStore(Protocol):
+    """The memories of this project, this user and this team. Safe between processes."""
+
+    def read_all(self) -> tuple[Memory, ...]:
+        """Return every readable memory."""
+        ...
+
+    def consent(self, scope: MemoryScope) -> MemoryConsent:
+        """Return what happens to a proposal in this scope."""
+        ...
+
+    def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
+        """Return the memories most relevant to a text, best first; irrelevant ones are left out."""
+        ...
+
+    def apply(
+        self,
+        changes: Sequence[MemoryChange],
+        *,
+        why: str,
+        session: str = "",
+        based: Sequence[Memory] | None = None,
+    ) -> AppliedChanges:
+        """Apply changes in one recorded step; pinned memories and secrets are refused.
+
+        Changes that are `based` on memories are made only if these are still the same, and then
+        all of them or none.
+        """
+        ...
+
+    def propose(self, changes: Sequence[MemoryChange], *, why: str) -> tuple[str, ...]:
+        """Add changes to the inbox; return the ids of the proposals."""
+        ...
+
+    def index(self) -> str:
+        """Return the index for the start of a session: `MEMORY.md` of all folders, shortened."""
+        ...
+
+    def find_stale_files(self, memory: Memory) -> tuple[str, ...]:
+        """Return the files that a memory refers to and that have changed."""
+        ...
+
+    def anchor(self, path: str) -> FileAnchor | None:
+        """Return a project file as it is now; None if it cannot be read."""
+        ...
+
+    def reverify(self, memory: Memory) -> Memory | None:
+        """Renew a memory whose files changed if everything that it names is still in them."""
+        ...
+
+    def count_recalls(self, names: Iterable[str]) -> None:
+        """Count a recall for each of these memories."""
+        ...

@@ -19,8 +19,7 @@ from travois.core.facts import Entry, Epoch, User
 from travois.core.view import View, project_view
 from travois.engine.agent import Agent, SmallModel
 from travois.engine.fork import ask_quietly
-from travois.memory.memory import Memory
-from travois.memory.port import MemoryStore
+from travois.memory.memory import Memory, MemoryStore
 from travois.memory.recall_text import (
     digest_memory,
     filter_unshown,

@@ -13,8 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.memory.drafts import MemoryDraft
-from travois.memory.memory import MemoryType
+from travois.memory.memory import MemoryDraft, MemoryType
 from travois.memory.similarity import content_words, have_same_meaning, normalise_language
 from travois.memory.speakers import TEXT_TASK_START, Statement, split_spoken_sentences
 

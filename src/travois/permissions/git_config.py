@@ -13,7 +13,7 @@ import msgspec
 
 from travois.core.display_text import split_names
 from travois.permissions.shell.plan import CommandStep, ShellWord
-from travois.permissions.shell.special import reads_git_config
+from travois.permissions.shell.program_analyzers import reads_git_config
 
 HARMLESS_GIT_KEYS: Mapping[str, frozenset[str]] = {
     "advice": frozenset("*"),

@@ -15,18 +15,18 @@ import msgspec
 from travois.core.facts import AnyFact, Entry
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import SandboxProfile
+from travois.ports.agents import ActivityShown as ActivityShown
 from travois.ports.agents import AgentOrder as AgentOrder
+from travois.ports.agents import AgentProgress as AgentProgress
 from travois.ports.agents import AgentReport as AgentReport
+from travois.ports.agents import CompactionProgress as CompactionProgress
 from travois.ports.agents import Outbox, SharedTasks, Worktrees
+from travois.ports.agents import RequestRetrying as RequestRetrying
 from travois.ports.agents import Subagents as Subagents
-from travois.ports.events import ActivityShown as ActivityShown
-from travois.ports.events import AgentProgress as AgentProgress
-from travois.ports.events import CompactionProgress as CompactionProgress
-from travois.ports.events import RequestRetrying as RequestRetrying
-from travois.ports.events import TerminalSignal as TerminalSignal
-from travois.ports.events import ToolProgress as ToolProgress
-from travois.ports.events import ToolStarted as ToolStarted
-from travois.ports.events import UserWarned as UserWarned
+from travois.ports.agents import TerminalSignal as TerminalSignal
+from travois.ports.agents import ToolProgress as ToolProgress
+from travois.ports.agents import ToolStarted as ToolStarted
+from travois.ports.agents import UserWarned as UserWarned
 from travois.ports.web_search import WebSearch
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from travois.context.tool_results import ResultRoom
     from travois.hooks.events import AnyHookEvent
     from travois.hooks.output import HookDecision
-    from travois.memory.port import MemoryRecorder
+    from travois.memory.memory import MemoryRecorder
     from travois.prompt.instruction_text import InstructionKind, InstructionSet
     from travois.skills.skills import SkillRunner
 

@@ -26,10 +26,9 @@ from travois.prompt.instruction_text import (
     filter_unshown_files,
     render_instructions,
 )
-from travois.skills import skill_text
+from travois.skills import skills
 from travois.skills.command_text import CustomCommand
-from travois.skills.skill_text import LoadedSkills
-from travois.skills.skills import ACTIVE_SKILL_STATE_PREFIX, SKILL_FOLDER_STATE_PREFIX
+from travois.skills.skills import ACTIVE_SKILL_STATE_PREFIX, SKILL_FOLDER_STATE_PREFIX, LoadedSkills
 
 if TYPE_CHECKING:
     from travois.engine.permission_gate import ParsedCall
@@ -115,7 +114,7 @@ def rebuild_briefing(agent: Agent) -> tuple[Text, ...]:
         blocks.append(render_memory_index(agent.memory.memories.index(), ()))
     found = list_available_skills(agent)
     blocks.append(
-        skill_text.render_skill_list(
+        skills.render_skill_list(
             _select_listed_skills(agent, found), _compute_skill_list_tokens(agent, found)
         )
     )
@@ -157,7 +156,7 @@ def tell_skills(agent: Agent) -> None:
     view, found = agent.session.view, list_available_skills(agent)
     for notice in found.notices if view.replied < 0 else ():
         agent.session.emit(UserWarned(notice))
-    if text := skill_text.render_skill_changes(
+    if text := skills.render_skill_changes(
         _select_listed_skills(agent, found), view.items, _compute_skill_list_tokens(agent, found)
     ):
         agent.session.append(User((Text(text),), origin="note"))
@@ -184,7 +183,7 @@ def _activate_skills(agent: Agent, paths: tuple[str, ...]) -> bool:
         _add_marks(
             agent,
             ACTIVE_SKILL_STATE_PREFIX,
-            skill_text.match_skills(scoped, paths, agent.world.root),
+            skills.match_skills(scoped, paths, agent.world.root),
         )
         or woken
     )

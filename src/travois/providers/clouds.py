@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from travois.core.json import quote_json
 from travois.core.models import ModelCard
-from travois.providers.anthropic_extras import BETA_HEADER, STREAM_MEMBER
+from travois.providers.anthropic import BETA_HEADER, STREAM_MEMBER
 from travois.providers.http.sse import SseEvent
 from travois.providers.replies import ApiError
 from travois.providers.request import Request

@@ -14,7 +14,7 @@ from travois.core.legality import find_send_blocker
 from travois.core.models import CONTEXT_EDITING_BETA
 from travois.core.view import View, ViewItem
 from travois.lazy_imports import lazy_imports
-from travois.providers.anthropic_extras import add_beta_header, encode_context_edits
+from travois.providers.anthropic import add_beta_header, encode_context_edits
 from travois.providers.request import PrefixBreak, ProtocolEncoder, Request, RequestPart
 
 with lazy_imports():

@@ -36,19 +36,6 @@ from travois.core.view import ViewItem
 from travois.providers.errors import parse_stream_error
 from travois.providers.http.sse import SseEvent
 from travois.providers.openai_chat import decode_stream_object, make_call_id
-from travois.providers.options import (
-    CONTINUE_TEXT,
-    EMPTY_MESSAGE_TEXT,
-    IMAGE_TYPES,
-    NO_OUTPUT_TEXT,
-    PDF_TYPE,
-    STARTED_EARLIER_TEXT,
-    encode_effort,
-    make_legal_tool_name,
-    media_or_placeholder,
-    media_placeholder,
-    text_of_block,
-)
 from travois.providers.replies import (
     ApiError,
     BlockBegan,
@@ -59,7 +46,22 @@ from travois.providers.replies import (
     StreamDelta,
     estimate_reply_usage,
 )
-from travois.providers.request import RequestHead, RequestPart, find_call_of_result
+from travois.providers.request import (
+    CONTINUE_TEXT,
+    EMPTY_MESSAGE_TEXT,
+    IMAGE_TYPES,
+    NO_OUTPUT_TEXT,
+    PDF_TYPE,
+    STARTED_EARLIER_TEXT,
+    RequestHead,
+    RequestPart,
+    encode_effort,
+    find_call_of_result,
+    make_legal_tool_name,
+    media_or_placeholder,
+    media_placeholder,
+    text_of_block,
+)
 from travois.providers.web_search import collect_grounding_hits, merge_hits
 
 GEMINI_PROTOCOL = "gemini"

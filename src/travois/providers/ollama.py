@@ -25,15 +25,16 @@ from travois.providers.openai_chat import (
     encode_chat_message,
     encode_chat_tool,
 )
-from travois.providers.options import (
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import (
     EMPTY_MESSAGE_TEXT,
+    RequestHead,
+    RequestPart,
     encode_base64,
     encode_closing_options,
     make_legal_tool_name,
     media_placeholder,
 )
-from travois.providers.replies import Reply, StreamDelta
-from travois.providers.request import RequestHead, RequestPart
 
 
 class OllamaEncoder(ChatEncoder):

@@ -37,21 +37,6 @@ from travois.core.models import ModelCard, ModelQuirk, Usage
 from travois.core.view import ViewItem
 from travois.providers.errors import parse_stream_error
 from travois.providers.http.sse import SseEvent
-from travois.providers.options import (
-    CONTINUE_TEXT,
-    ECHOED_CALL_MEMBER,
-    EMPTY_MESSAGE_TEXT,
-    IMAGE_TYPES,
-    NO_OUTPUT_TEXT,
-    NOT_SHOWN_REASON,
-    STARTED_EARLIER_TEXT,
-    encode_closing_options,
-    make_legal_call_id,
-    make_legal_tool_name,
-    media_or_placeholder,
-    media_placeholder,
-    text_of_block,
-)
 from travois.providers.replies import (
     ApiError,
     BlockBegan,
@@ -63,7 +48,24 @@ from travois.providers.replies import (
     StreamDelta,
     estimate_reply_usage,
 )
-from travois.providers.request import RequestHead, RequestPart, find_call_of_result
+from travois.providers.request import (
+    CONTINUE_TEXT,
+    ECHOED_CALL_MEMBER,
+    EMPTY_MESSAGE_TEXT,
+    IMAGE_TYPES,
+    NO_OUTPUT_TEXT,
+    NOT_SHOWN_REASON,
+    STARTED_EARLIER_TEXT,
+    RequestHead,
+    RequestPart,
+    encode_closing_options,
+    find_call_of_result,
+    make_legal_call_id,
+    make_legal_tool_name,
+    media_or_placeholder,
+    media_placeholder,
+    text_of_block,
+)
 from travois.providers.web_search import collect_annotation_hits, merge_hits
 
 BETWEEN_TOOL_AND_USER = "(noted)"

@@ -22,7 +22,7 @@ with lazy_imports():
     import subprocess
     import tempfile
 
-    from travois.permissions import checkouts
+    from travois.permissions import resolve_paths
 
 
 SESSION_TMP_NAME = "tmp"
@@ -216,7 +216,7 @@ def find_verified_repository(folder: str) -> tuple[str, str]:
     top, common = find_repository(folder)
     if not common or common == os.path.join(top, ".git"):
         return top, common
-    return top, checkouts.shared_git_folder(top)
+    return top, resolve_paths.shared_git_folder(top)
 
 
 def _follow_git_file(file: str) -> str:

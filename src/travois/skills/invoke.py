@@ -27,8 +27,12 @@ from travois.ports.tool import ToolError
 from travois.ports.world import UserWarned
 from travois.prompt.briefing import list_available_skills
 from travois.skills.command_text import CommandPart, CustomCommand, fill_command
-from travois.skills.skill_text import render_skill
-from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX, SkillResult
+from travois.skills.skills import (
+    REQUESTED_SKILL_STATE,
+    SKILL_STATE_PREFIX,
+    SkillResult,
+    render_skill,
+)
 
 with lazy_imports():
     import shlex

@@ -27,7 +27,7 @@ from travois.settings.schema import Plugin
 from travois.settings.trust import describe_hook_request, digest_request
 from travois.skills.command_files import load_commands
 from travois.skills.command_text import CustomCommand
-from travois.skills.skill_text import SKILL_LIST_SHARE, LoadedSkills, parse_skill
+from travois.skills.skills import SKILL_LIST_SHARE, LoadedSkills, parse_skill
 
 AGENT_FOLDERS = (
     *(".travois", CLAUDE.folder, ".agents"),

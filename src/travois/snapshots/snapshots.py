@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from travois.snapshots.database import SnapshotDatabase
     from travois.snapshots.restore import RestoreOutcome
     from travois.snapshots.take import SnapshotLimits, SnapshotRequest, TakenSnapshot, WatchedTree
-    from travois.snapshots.worker_client import SnapshotWorker
+    from travois.snapshots.worker import SnapshotWorker
 
 with lazy_imports():
-    from travois.snapshots import database, scan, worker_client
+    from travois.snapshots import database, scan, worker
     from travois.snapshots import restore as snapshots_restore
     from travois.snapshots import take as snapshots_take
 
@@ -168,12 +168,12 @@ class Snapshots:
             )
         return self._tree
 
-    def _get_worker(self) -> worker_client.SnapshotWorker | None:
+    def _get_worker(self) -> worker.SnapshotWorker | None:
         """Return the worker process for large trees; None where none can be started."""
         with self._choosing:
             if self._worker is None or not self._worker.is_alive:
                 try:
-                    self._worker = worker_client.SnapshotWorker(
+                    self._worker = worker.SnapshotWorker(
                         self._path, self._own, self._limits or snapshots_take.SnapshotLimits()
                     )
                 except OSError:

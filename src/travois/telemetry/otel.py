@@ -55,8 +55,8 @@ from travois.engine.agent import Agent
 from travois.engine.tool_calls import run_child_guarded
 from travois.permissions.secrets import Secrets, find_secrets
 from travois.ports.world import Command, Event, RequestRetrying
-from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
-from travois.process.run import LocalProcesses
+from travois.presentation import ReplyItem, SessionItems, ToolCallItem
+from travois.process.local_processes import LocalProcesses
 from travois.providers.replies import BlockBegan, Grew, ReplyBegan
 from travois.telemetry import SessionTrace, TelemetryOptions
 from travois.version import __version__

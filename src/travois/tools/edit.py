@@ -20,14 +20,6 @@ from travois.core.facts import Changed
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
 from travois.tools.diff import FilePatch, compare_texts, render_excerpt
-from travois.tools.match import (
-    TextMatch,
-    TextMatches,
-    describe_nearest_lines,
-    drop_overlaps,
-    find_text,
-    render_replacement,
-)
 from travois.tools.paths import (
     absolute_path,
     describe_link,
@@ -46,6 +38,14 @@ from travois.tools.text import (
     line_ending_near,
     line_endings,
     line_number,
+)
+from travois.tools.text_match import (
+    TextMatch,
+    TextMatches,
+    describe_nearest_lines,
+    drop_overlaps,
+    find_text,
+    render_replacement,
 )
 
 # One text for another in a file's text: what it means, and why it may not be done.

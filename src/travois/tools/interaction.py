@@ -12,7 +12,7 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.tasks import Task, TaskList, replace_tasks
-from travois.engine.permission_modes import MODE_STATE
+from travois.engine.agent import MODE_STATE
 from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.permissions.access import Access
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome

@@ -42,7 +42,7 @@ with lazy_imports():
     import pypdf
     from pypdf import errors as pypdf_errors
 
-    from travois.tools import notebook_cells
+    from travois.tools import notebook
 
 
 # What some bytes are, by how they begin.
@@ -223,7 +223,7 @@ def _read_text_file(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom)
 
 def _render_notebook(source: DecodedText, args: ReadArgs, room: ResultRoom) -> str:
     """Render a notebook's cells for the Read tool, or nothing if it cannot be parsed."""
-    return notebook_cells.render_cells(
+    return notebook.render_cells(
         source.text, TextPosition(args.offset, args.column), args.limit, room=room
     )
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, FileStat
 from travois.tools import syntax
-from travois.tools.parsing import ParseTask, SourceText, SymbolQuery
 from travois.tools.paths import absolute_path, escape_path, read_access
 from travois.tools.search import (
     HIDDEN_FILES_NOTE,
@@ -28,6 +27,7 @@ from travois.tools.search import (
     locate_search_path,
     show_path,
 )
+from travois.tools.syntax import ParseTask, SourceText, SymbolQuery
 
 SYMBOLS_TIMEOUT_SECONDS = 15.0
 MAX_SOURCE_BYTES = 1_000_000
@@ -41,7 +41,7 @@ GENERATED_MARK = re.compile(rb"(?i)@generated\b|\bdo not edit\b")
 MAX_SOURCE_FILES = 50_000
 PARSE_BATCH_FILES = 200
 PARSER_OUTPUT_BYTES = 32 * 1024 * 1024
-PARSER_COMMAND = (sys.executable, "-I", "-m", "travois.tools.parsing")
+PARSER_COMMAND = (sys.executable, "-I", "-m", "travois.tools.syntax")
 
 
 class SymbolsArgs(msgspec.Struct, frozen=True):

@@ -19,10 +19,10 @@ from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.hooks.fire import notify_hooks, on_idle
 from travois.ports.world import AgentProgress
-from travois.process.run import LocalProcesses
+from travois.process.local_processes import LocalProcesses
 from travois.sdk import Session
 from travois.settings.schema import TuiSettings
-from travois.terminal.hangup import hold_hangups, ignore_hangups
+from travois.terminal import hold_hangups, ignore_hangups
 from travois.tui import keys, shell_command, start
 from travois.tui.agent_progress import enable_activity_names
 from travois.tui.controller import Controller

@@ -18,7 +18,7 @@ from travois.ports.world import (
     PersonAnswer,
 )
 from travois.sessions.catalog import SessionSummary
-from travois.terminal.tables import format_age
+from travois.terminal import format_age
 from travois.tui import transcript
 from travois.tui.markdown import (
     Theme,

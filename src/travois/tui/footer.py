@@ -24,7 +24,7 @@ from travois.core.tasks import TODOS_STATE, read_tasks
 from travois.core.tokens import context_tokens
 from travois.core.view import THINKING_KINDS
 from travois.ports.world import Command, Processes
-from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
 from travois.tools.diff import FilePatch

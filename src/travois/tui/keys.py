@@ -21,7 +21,7 @@ from prompt_toolkit.keys import Keys
 from travois.core.content import Media, Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.ports.world import Blobs
-from travois.terminal.tables import format_size
+from travois.terminal import format_size
 from travois.tui.markdown import clean_display_text
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen

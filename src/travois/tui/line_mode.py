@@ -41,12 +41,11 @@ from travois.ports.world import (
     PersonAnswer,
     ToolStarted,
 )
-from travois.presentation.items import NoticeItem, notice_for_event
+from travois.presentation import NoticeItem, notice_for_event
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
-from travois.terminal.hangup import hold_hangups, ignore_hangups
-from travois.terminal.tables import escape_controls, format_age
+from travois.terminal import escape_controls, format_age, hold_hangups, ignore_hangups
 from travois.tui import shell_command, slash
 from travois.tui.slash import CommandPrompt, SlashCommand, run_slash_line
 from travois.tui.slash_commands import choose_session, reason_for_leaving

@@ -17,7 +17,7 @@ from travois.core.errors import UserError
 from travois.sdk import Session
 from travois.settings.validate import find_nearest_word
 from travois.skills.command_text import TYPED_COMMAND, CustomCommand
-from travois.terminal.tables import capture_lines, escape_controls
+from travois.terminal import capture_lines, escape_controls
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import SessionPicker

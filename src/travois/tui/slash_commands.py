@@ -34,9 +34,8 @@ from travois.engine.background_jobs import build_end_report, running_jobs
 from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
-from travois.prompt.style_files import load_styles
-from travois.prompt.style_text import DEFAULT_STYLE
-from travois.providers.options import EFFORT_LEVELS
+from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
+from travois.providers.request import EFFORT_LEVELS
 from travois.sdk import Session
 from travois.sessions import home
 from travois.sessions.catalog import SessionSummary, find_session
@@ -44,7 +43,7 @@ from travois.settings.sources import ANSWERS_SOURCE
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
-from travois.terminal.tables import capture_lines, escape_controls, format_table
+from travois.terminal import capture_lines, escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand

@@ -24,7 +24,7 @@ from travois.ports.world import (
     ToolProgress,
     ToolStarted,
 )
-from travois.presentation.items import NoticeItem, ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
 from travois.tools.diff import DiffHunk, FilePatch
 from travois.tui import agent_progress

@@ -31,7 +31,7 @@ from travois.context.compaction.summary_call import (
     write_model_summary,
 )
 from travois.context.compaction.summary_prompt import SummaryRequest
-from travois.context.session_memory.keep import (
+from travois.context.session_memory.notes import (
     current_notes,
     is_updating_notes,
     should_keep_notes,
@@ -50,7 +50,7 @@ from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import fire_hooks, shorten_hook_text
 from travois.ports.world import CompactionProgress, UserWarned
 from travois.prompt.briefing import on_instructions_reloaded
-from travois.providers.anthropic_extras import to_summary_request
+from travois.providers.anthropic import to_summary_request
 
 # The provider's own summary: it is signed, so that the thinking after it stays valid.
 

@@ -14,7 +14,7 @@ from math import log2
 import msgspec
 
 from travois.context.ledger.extractors import ToolAction, classify_tool, decode_arguments
-from travois.context.ledger.render import choose_base_folder
+from travois.context.ledger.ledger import choose_base_folder
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import estimate_tokens

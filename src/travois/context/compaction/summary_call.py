@@ -20,7 +20,7 @@ from travois.context.compaction.summary_prompt import (
     summary_word_limit,
 )
 from travois.context.ledger.received import FORK_MARK, find_fork_start
-from travois.context.session_memory.keep import prepare_notes_summary
+from travois.context.session_memory.notes import prepare_notes_summary
 from travois.context.window import current_model, scaled_layers
 from travois.core.content import Call, Text, extract_text
 from travois.core.errors import UserError
@@ -35,10 +35,9 @@ from travois.core.tokens import (
     family_ratio,
 )
 from travois.core.view import View, ViewItem, project_view
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, retry_delay
 from travois.engine.budget import BudgetExhausted
 from travois.engine.fork import send_side_request
-from travois.engine.retry_delay import retry_delay
 from travois.ports.world import CompactionProgress
 from travois.providers.replies import ApiError, ApiErrorKind, Reply
 from travois.providers.request import PrefixBreak

@@ -5,7 +5,7 @@ Tokens: a budget; what does not fit is counted, and stands whole in a file.
 Cache: moves nothing itself; a compaction that carries it does.
 """
 
-from travois.context.ledger.fold import Ledger as Ledger
-from travois.context.ledger.fold import build_ledger as build_ledger
-from travois.context.ledger.render import RenderedLedger as RenderedLedger
-from travois.context.ledger.render import render_ledger as render_ledger
+from travois.context.ledger.ledger import Ledger as Ledger
+from travois.context.ledger.ledger import RenderedLedger as RenderedLedger
+from travois.context.ledger.ledger import build_ledger as build_ledger
+from travois.context.ledger.ledger import render_ledger as render_ledger

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from travois.context.compaction.cut import CompactionTrigger
+from travois.context.layers import ContextLayers
+from travois.context.ledger.extractors import ToolAction, classify_tool, decode_arguments
 from travois.context.window import (
     cache_is_cold,
     compaction_threshold,
     current_model,
+    room_beside_head,
     scaled_layers,
     seconds_since_request,
     should_clear_after_pause,
 )
-from travois.core.content import extract_calls, extract_text
-from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
-from travois.core.tokens import context_tokens, format_tokens, token_ratio, warn_threshold
-from travois.core.view import CLEARED_RESULT
+from travois.core.content import Text, extract_calls, extract_text
+from travois.core.facts import Assistant, Changed, Cleared, Compacted, Offloaded, Result
+from travois.core.tokens import (
+    context_tokens,
+    estimate_tokens,
+    fact_tokens,
+    format_tokens,
+    head_tokens,
+    token_ratio,
+    warn_threshold,
+)
+from travois.core.view import CLEARED_RESULT, View, ViewItem, has_thinking, project_view
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
 from travois.lazy_imports import lazy_imports
 from travois.ports.world import UserWarned
-from travois.providers.anthropic_extras import count_cleared_results
+from travois.providers.anthropic import count_cleared_results
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
-    from travois.context.microcompact.plan import ClearingPlan
+    from travois.context.microcompact.plan import ClearingConditions, ClearingPlan
 
 with lazy_imports():
-    from travois.context.compaction import passages
-    from travois.context.microcompact import clear_instead, plan
+    from travois.context.compaction import passages, spans
+    from travois.context.microcompact import plan
 
 
 CLEARED_RESULT_MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
@@ -84,7 +97,7 @@ def clear_instead_of_compacting(agent: Agent) -> bool:
         limit=round(compaction_threshold(agent) / factor),
     )
     names = passages.weigh_spoken_names(view.items)
-    found = clear_instead.plan_clearing_instead(view, scaled_layers(agent), now=now, names=names)
+    found = plan_clearing_instead(view, scaled_layers(agent), now=now, names=names)
     if found is None:
         return False
     _apply_clearing(agent, found, why=MAKE_ROOM_REASON)
@@ -199,3 +212,166 @@ def _clear_on_server(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, 
     if inputs:
         agent.session.append(Cleared(inputs, "", where="server", what="inputs"))
     agent.session.append(Cleared(tuple(paths), text, where="server"))
+
+
+MIN_CACHED_SHARE = 0.52
+"""The share of what is cached that must stay: half, and some more as sizes are estimates."""
+AMPLE_FREEING_FACTOR = 2
+"""The multiple of the least that is freed if possible: few clearings, each large."""
+CURRENT_FILES = 2
+"""The number of last used files that count as unfinished, though they were changed."""
+
+
+def plan_clearing_instead(
+    view: View, layers: ContextLayers, *, now: ClearingConditions, names: Mapping[str, float]
+) -> ClearingPlan | None:
+    """Plan what to clear in place of a compaction that is due; None if that would not be enough.
+
+    Commands and searches go first, then files that were changed and left, then the files mentioned
+    least (`names`): an edit needs the exact text of what it replaces. A compaction would take all
+    of them.
+    """
+    bound = has_thinking(view)
+    if not layers.pressure or (bound and not now.server):
+        return None
+    least = layers.pressed_cleared + max(0, now.size - now.limit)
+    old = plan.list_oldest_results(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
+    late = {item.seq for item in _items_in_later_half(view)}
+    if bound:
+        found = plan.plan_server_clearing(view, old, layers)
+        fresh = [
+            item.seq for item in old if _result_call_id(item) in {*found.calls} - {*view.cleared}
+        ]
+        return found if fresh and found.freed >= least and fresh[0] in late else None
+    candidates = [item for item in old if item.seq in late]
+    found = _choose_enough(view, candidates, names=names, wanted=AMPLE_FREEING_FACTOR * least)
+    return found if found.calls and found.freed >= least else None
+
+
+def _choose_enough(
+    view: View, candidates: Sequence[ViewItem], *, names: Mapping[str, float], wanted: int
+) -> ClearingPlan:
+    """Choose all results that show no file, and as many of the others as it takes."""
+    files = _map_reads_to_files(view)
+    read = [item for item in candidates if _result_call_id(item) in files]
+    finished = _list_finished_files(view)
+
+    def rank_item(item: ViewItem) -> tuple[bool, float]:
+        path = files[_result_call_id(item)]
+        return path not in finished, passages.weigh_file(path, names)
+
+    read.sort(key=rank_item)
+    chosen = [item for item in candidates if _result_call_id(item) not in files]
+    found = plan.plan_local_clearing(view, chosen)
+    while read and found.freed < wanted:
+        chosen.append(read.pop(0))
+        found = plan.plan_local_clearing(view, sorted(chosen, key=lambda item: item.seq))
+    return found
+
+
+def _list_finished_files(view: View) -> set[str]:
+    """Return the files that were changed, without the most recently used ones."""
+    changed: dict[str, bool] = {}
+    for _, act in _list_file_calls(view):
+        changed[act.path] = changed.pop(act.path, False) or act.kind != "read"
+    return {path for path in list(changed)[:-CURRENT_FILES] if changed[path]}
+
+
+def _items_in_later_half(view: View) -> list[ViewItem]:
+    """Return the items that at least half of the cached prompt stands before."""
+    sizes = [fact_tokens(item.fact) for item in view.items[: view.seen]]
+    before = head_tokens(view.epoch) if view.epoch else 0
+    half = MIN_CACHED_SHARE * (before + sum(sizes))
+    for index, size in enumerate(sizes):
+        if before >= half:
+            return view.items[index:]
+        before += size
+    return []
+
+
+def _map_reads_to_files(view: View) -> dict[str, str]:
+    """Map the calls whose results show the latest text of a file, or lines of it, to that file."""
+    latest: dict[tuple[str, object, object], str] = {}
+    for call, act in _list_file_calls(view):
+        if act.kind == "read":
+            latest[act.path, act.args.get("offset"), act.args.get("limit")] = call
+    return {call: path for (path, *_), call in latest.items()}
+
+
+def _list_file_calls(view: View) -> Iterator[tuple[str, ToolAction]]:
+    """Yield the calls that read, change or write a file, in order."""
+    replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
+    for call in (call for reply in replies for call in extract_calls(reply.content)):
+        args = decode_arguments(call.args)
+        act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
+        if act.kind in ("read", "edit", "write"):
+            yield call.id, act
+
+
+def _result_call_id(item: ViewItem) -> str:
+    return item.fact.call if isinstance(item.fact, Result) else ""
+
+
+UNFOLDED_TAIL_SHARE = 0.35
+"""The share of the room between head and threshold whose newest messages stay unchanged."""
+ENOUGH_FOLDED_SHARE = 0.65
+"""Folding is enough if less than this share of the threshold is in use after it."""
+FOLDED_TEXT_SHARE = 0.2
+"""The share of the room that the folded text may take."""
+
+
+def fold_old_calls(agent: Agent, *, trigger: CompactionTrigger) -> bool:
+    """Fold the middle of the conversation; return whether a compaction is no longer needed."""
+    session, view = agent.session, agent.session.view
+    room = room_beside_head(agent) / token_ratio(view)  # as we estimate
+    cut = plan.find_foldable_part(view, tail=round(room * UNFOLDED_TAIL_SHARE))
+    if cut is None or view.omitted:
+        return False
+    entries = session.history()
+    whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
+    ever = {item.seq: item for item in whole.items}
+    gone = [ever.get(item.seq, item) for item in cut.dropped if not plan.is_folded(item)]
+    pieces = spans.split_into_spans(gone)
+    names = [f"folded-{cut.last_seq}-{number}" for number in range(1, len(pieces) + 1)]
+    before = _earlier_folded_files(agent)
+    paths = [f"{agent.world.kept}/{name}.txt" for name in names]
+    text = plan.fold_items(
+        cut.dropped,
+        [*before, *paths],
+        budget=round(room * FOLDED_TEXT_SHARE),
+        snip=agent.context.layers.snip,
+    )
+    size = context_tokens(view)
+    freed = sum(fact_tokens(item.fact) for item in cut.dropped) - estimate_tokens(text)
+    after = size - round(freed * token_ratio(view))
+    if not text or after >= ENOUGH_FOLDED_SHARE * compaction_threshold(agent):
+        return False
+    data = (span.text.encode(errors="replace") for span in pieces)
+    files = tuple(map(agent.world.spill, names, data))
+    fact = Compacted(
+        cut.first_seq,
+        cut.last_seq,
+        (Text(text),),
+        "folded",
+        trigger=trigger,
+        before=size,
+        after=after,
+        files=files,
+        titles=tuple(span.title for span in pieces),
+        limit=compaction_threshold(agent),
+    )
+    session.append(fact)
+    sizes = f"{format_tokens(size)} → {format_tokens(after)} tokens"
+    many = f"Folded {len(cut.dropped)} old messages"
+    session.emit(UserWarned(f"{many}: {sizes}. The full text is kept on disk."))
+    return True
+
+
+def _earlier_folded_files(agent: Agent) -> list[str]:
+    """Return the files of earlier foldings that are folded again."""
+    facts = [entry.fact for entry in agent.session.history()]
+    cuts = [fact for fact in facts if isinstance(fact, Compacted)]
+    found: list[str] = []
+    for fact in cuts:
+        found = [*found, *fact.files] if fact.by == "folded" else []
+    return found

@@ -36,10 +36,9 @@ from travois.permissions.updates import PermissionUpdate, RuleSpec, apply_permis
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
 from travois.prompt.briefing import list_available_skills
-from travois.prompt.style_files import load_styles
-from travois.prompt.style_text import DEFAULT_STYLE
+from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
 from travois.providers import catalog
-from travois.providers.options import EFFORT_LEVELS, effort_for_thinking_tokens
+from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.sdk import Session
 from travois.sessions import home
 from travois.settings.validate import save_user_setting

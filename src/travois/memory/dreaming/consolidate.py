@@ -38,8 +38,14 @@ from travois.memory.dreaming.rules import (
     render_topic,
     split_into_topics,
 )
-from travois.memory.memory import Memory, MemoryChange, MemoryScope
-from travois.memory.port import CHANGED_MEANWHILE, AppliedChanges, MemoryStore
+from travois.memory.memory import (
+    CHANGED_MEANWHILE,
+    AppliedChanges,
+    Memory,
+    MemoryChange,
+    MemoryScope,
+    MemoryStore,
+)
 from travois.memory.speakers import collect_statements
 from travois.memory.text import render_memory_diff as render_memory_diff
 from travois.sessions.session import Session

@@ -6,17 +6,18 @@ from functools import lru_cache
 
 from travois.core.display_text import find_deception
 from travois.lazy_imports import lazy_imports
-from travois.permissions.shell.plan import CommandPlan, CommandStep
-from travois.permissions.shell.rough import flatten_command
-from travois.permissions.shell.work import (
+from travois.permissions.shell.plan import (
     MAX_HEREDOCS,
     MAX_PARSED_CHARS,
+    CommandPlan,
+    CommandStep,
     CommandTooComplex,
     WorkBudget,
 )
+from travois.permissions.shell.rough import flatten_command
 
 with lazy_imports():
-    from travois.permissions.shell import parse, place, walk
+    from travois.permissions.shell import parse, state, walk
 
 
 TOO_LONG_REASON = f"it is too long to analyze (more than {MAX_PARSED_CHARS:,} characters)"
@@ -41,7 +42,7 @@ def plan_command(command: str, *, cwd: str, home: str = "", foreign: bool = Fals
         return CommandPlan(command, unclear=TOO_LONG_REASON)
     if text.count("<<") > MAX_HEREDOCS:
         return CommandPlan(command, unclear=TOO_COMPLEX_REASON)
-    walker = walk.CommandWalker(text, place.StartFolder(cwd, home, foreign), WorkBudget())
+    walker = walk.CommandWalker(text, state.StartFolder(cwd, home, foreign), WorkBudget())
     try:
         walker.run()
     except (CommandTooComplex, RecursionError):

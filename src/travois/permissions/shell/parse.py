@@ -12,8 +12,7 @@ import msgspec
 
 from travois.core.display_text import split_names
 from travois.lazy_imports import lazy_imports
-from travois.permissions.shell.plan import ShellWord
-from travois.permissions.shell.work import WorkBudget
+from travois.permissions.shell.plan import ShellWord, WorkBudget
 
 if TYPE_CHECKING:
     from tree_sitter import Node

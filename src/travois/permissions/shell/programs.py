@@ -20,14 +20,13 @@ from travois.permissions.shell.options import (
     parse_spec_table,
     strip_leading_options,
 )
-from travois.permissions.shell.place import ProgramPlace, read_accesses, write_accesses
 from travois.permissions.shell.plan import (
     CommandStep,
     ShellWord,
     is_assignable,
     is_harmless_variable,
 )
-from travois.permissions.shell.special import (
+from travois.permissions.shell.program_analyzers import (
     analyze_awk,
     analyze_find,
     analyze_git,
@@ -35,7 +34,7 @@ from travois.permissions.shell.special import (
     analyze_sed,
     analyze_yq,
 )
-from travois.permissions.shell.state import join_folder
+from travois.permissions.shell.state import ProgramPlace, join_folder, read_accesses, write_accesses
 from travois.permissions.shell.tables import (
     EDITING_PROGRAMS,
     EXACT_RULE_PROGRAMS,

@@ -18,23 +18,27 @@ from travois.permissions.shell.parse import (
     node_text,
     read_words,
 )
-from travois.permissions.shell.place import ProgramPlace, StartFolder
-from travois.permissions.shell.plan import CommandStep, ShellWord, is_assignable, with_variables
-from travois.permissions.shell.programs import analyze_program
-from travois.permissions.shell.state import (
-    CommandOutcomes,
-    ShellState,
-    build_redirect_step,
-    merge_states,
-    redirect_accesses,
-)
-from travois.permissions.shell.work import (
+from travois.permissions.shell.plan import (
     ACCESS_UNITS,
     MAX_NESTING_DEPTH,
     MAX_PARSED_CHARS,
     REDIRECT_UNITS,
     STEP_UNITS,
+    CommandStep,
+    ShellWord,
     WorkBudget,
+    is_assignable,
+    with_variables,
+)
+from travois.permissions.shell.programs import analyze_program
+from travois.permissions.shell.state import (
+    CommandOutcomes,
+    ProgramPlace,
+    ShellState,
+    StartFolder,
+    build_redirect_step,
+    merge_states,
+    redirect_accesses,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from travois.commands.context import pick_session, render_receipt
 from travois.context.receipts import list_compaction_receipts
 from travois.sessions.log_file import read_history
-from travois.terminal.tables import print_line, style_text
+from travois.terminal import print_line, style_text
 from travois_lab.demo.tour import Pace
 from travois_lab.server import Api
 

@@ -18,15 +18,22 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
-from travois.memory.drafts import MemoryDraft, make_draft_name
-from travois.memory.memory import Evidence, Memory, MemoryAuthor, MemoryScope, PutMemory
-from travois.memory.settle import (
+from travois.memory.compare_drafts import (
     Accept,
     DraftVerdict,
     NeedsReview,
     Reject,
     find_wish_scope,
     settle_draft,
+)
+from travois.memory.memory import (
+    Evidence,
+    Memory,
+    MemoryAuthor,
+    MemoryDraft,
+    MemoryScope,
+    PutMemory,
+    make_draft_name,
 )
 from travois.memory.similarity import (
     contains_denial,

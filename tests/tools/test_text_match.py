@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from travois.ports.tool import ToolError
 from travois.tools.edit import Change, plan_edit
-from travois.tools.match import IndentShift, find_indent_shift
 from travois.tools.text import (
     DecodedText,
     TextEncoding,
@@ -17,6 +16,7 @@ from travois.tools.text import (
     line_number,
     split_lines,
 )
+from travois.tools.text_match import IndentShift, find_indent_shift
 
 
 def edit(text: str, old: str, new: str, *, everywhere: bool = False, forgiving: bool = True) -> str:

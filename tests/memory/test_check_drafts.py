@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
-from travois.memory.accept import EvidenceContext, check_draft, check_drafts
-from travois.memory.drafts import MemoryDraft, parse_drafts
-from travois.memory.memory import Memory
-from travois.memory.settle import Accept, NeedsReview, Reject
+from travois.memory.check_drafts import EvidenceContext, check_draft, check_drafts
+from travois.memory.compare_drafts import Accept, NeedsReview, Reject
+from travois.memory.memory import Memory, MemoryDraft, parse_drafts
 from travois.memory.speakers import collect_statements, split_typed_text
 from travois.permissions.secrets import find_leak
 

@@ -7,10 +7,23 @@ Cache: part of the head; another style counts from the next session on.
 
 from __future__ import annotations
 
-import msgspec
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
+from travois.compat.foreign_agent import CLAUDE
 from travois.files import front_matter
+from travois.prompt.instruction_files import (
+    find_markdown_files,
+    list_folder_chain,
+    open_exact_path,
+    read_plain_text,
+)
 from travois.skills.command_text import TRUE_WORDS, join_front_matter_value
+from travois.skills.skill_files import SkillPlaces
 
 DEFAULT_STYLE = "default"
 CODING_SECTIONS = ("How to work\n", "Speaking\n")
@@ -60,3 +73,40 @@ def apply_style(system: str, style: OutputStyle) -> str:
         parts if style.coding else [part for part in parts if not part.startswith(CODING_SECTIONS)]
     )
     return "\n\n".join((*kept, style.text))
+
+
+STYLES_FOLDER = "output-styles"
+BUILT_IN_STYLES = Path(__file__).parent / "styles"
+
+
+def load_styles(places: SkillPlaces) -> tuple[dict[str, OutputStyle], tuple[str, ...]]:
+    """Load all styles by case-folded name, the nearest first; return them and notices."""
+    found, notices = dict[str, OutputStyle](), list[str]()
+    for folder, prefix in _list_style_folders(places):
+        for path in sorted(find_markdown_files(folder, set())):
+            try:
+                text = read_plain_text(os.path.realpath(path), opener=open_exact_path)
+            except OSError as error:
+                notices.append(f"{path} is ignored: {error.strerror or error}")
+                continue
+            origin = "built-in" if folder == str(BUILT_IN_STYLES) else path
+            style = parse_style(os.path.basename(path).removesuffix(".md"), text, origin=origin)
+            forced = style.forced and bool(prefix)
+            style = replace(style, name=prefix + style.name, forced=forced)
+            found.setdefault(style.name.casefold(), style)
+    return found, tuple(notices)
+
+
+def _list_style_folders(places: SkillPlaces) -> Iterator[tuple[str, str]]:
+    """Yield the folders of styles, each with the prefix of its names."""
+    yield str(places.etc / "claude-code/.claude" / STYLES_FOLDER), ""
+    if places.trusted and "project" in places.levels:
+        for folder in reversed(list_folder_chain(places.cwd, places.root)):
+            for name in (".travois", CLAUDE.folder):
+                yield os.path.join(folder, name, STYLES_FOLDER), ""
+    if "user" in places.levels:
+        yield str(places.home.path / STYLES_FOLDER), ""
+        yield from ((path, "") for path in CLAUDE.home_paths(places.environ, STYLES_FOLDER))
+    for plugin in places.plugins:
+        yield from ((folder, f"{plugin.name}:") for folder in plugin.styles)
+    yield str(BUILT_IN_STYLES), ""

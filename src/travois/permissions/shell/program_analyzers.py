@@ -16,8 +16,8 @@ from travois.permissions.shell.options import (
     parse_options,
     parse_spec_table,
 )
-from travois.permissions.shell.place import ProgramPlace, read_accesses, write_accesses
 from travois.permissions.shell.plan import CommandStep, ShellWord
+from travois.permissions.shell.state import ProgramPlace, read_accesses, write_accesses
 from travois.permissions.shell.tables import (
     GIT_DIFF_OPTIONS,
     GIT_HISTORY_MOVES,

@@ -1,8 +1,9 @@
-"""Output for terminals and pipes: tables, JSON and warnings, redacted and escaped."""
+"""Output for terminals and pipes (tables, JSON, warnings), and hangups of a closed terminal."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Generator, Iterable, Sequence
@@ -17,6 +18,18 @@ import msgspec
 from travois.core.display_text import CONTROL_TABLE, clean_for_stream, replace_invisible
 from travois.permissions.masking import registered_secrets
 from travois.permissions.secrets import Secrets, collect_secrets
+
+
+def hold_hangups() -> None:
+    """Block hangup signals (SIGHUP) until their handling is chosen."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+def ignore_hangups() -> None:
+    """Ignore hangup signals (SIGHUP) from now on."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
 
 ANSI_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")

@@ -35,8 +35,8 @@ from travois.sandbox.policy import (
 from travois.snapshots.uncovered import find_unrecoverable
 
 with lazy_imports():
-    from travois.permissions import checkouts
-    from travois.permissions.shell import families, special
+    from travois.permissions import resolve_paths
+    from travois.permissions.shell import families, program_analyzers
 
 
 ASKING_MODES = ("default", "accept-edits")
@@ -103,7 +103,7 @@ def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
         return ()
     hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
     paths = [get_bounding_path(one) for one in reads]
-    found = [checkouts.folder_to_offer(path, home=home_folder()) for path in paths]
+    found = [resolve_paths.folder_to_offer(path, home=home_folder()) for path in paths]
     closed = any(is_inside(path, one) or is_inside(one, path) for path in paths for one in hidden)
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
 
@@ -212,7 +212,7 @@ def _protected_names(rule: PermissionRule) -> Iterator[str]:
 
 def _shows_all_writes(step: CommandStep) -> bool:
     """Return whether a step of a command shows all that it writes, or only edits git history."""
-    return is_transparent_step(step) or special.moves_only_git_history(step)
+    return is_transparent_step(step) or program_analyzers.moves_only_git_history(step)
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -
     if not outside or denied:
         return bounds
     siblings = (
-        checkouts.find_sibling_checkout(
+        resolve_paths.find_sibling_checkout(
             get_bounding_path(one), agent.world.root, home=home_folder()
         )
         for one in outside

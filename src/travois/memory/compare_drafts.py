@@ -14,8 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals
-from travois.memory.drafts import MemoryDraft
-from travois.memory.memory import DropMemory, Memory, MemoryAuthor, MemoryScope, PutMemory
+from travois.memory.memory import (
+    DropMemory,
+    Memory,
+    MemoryAuthor,
+    MemoryDraft,
+    MemoryScope,
+    PutMemory,
+)
 from travois.memory.similarity import (
     contains_denial,
     content_words,

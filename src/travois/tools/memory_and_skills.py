@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.content import Text
-from travois.memory.drafts import MemoryDraft
-from travois.memory.memory import MemoryType
+from travois.memory.memory import MemoryDraft, MemoryType
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env

@@ -25,21 +25,24 @@ from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.fork import ask_in_fork
-from travois.memory.accept import EvidenceContext, check_drafts
-from travois.memory.drafts import (
+from travois.memory.check_drafts import EvidenceContext, check_drafts
+from travois.memory.compare_drafts import Accept, DraftVerdict, NeedsReview, Reject
+from travois.memory.memory import (
+    EXTRACTION_GROWTH_TOKENS,
     MAX_NEAREST_MEMORIES,
+    AppliedChanges,
+    DropMemory,
+    Evidence,
+    ExtractionOutcome,
+    Memory,
+    MemoryChange,
     MemoryDraft,
+    MemoryScope,
+    PutMemory,
+    TurnEnding,
     build_draft_request,
     parse_drafts,
 )
-from travois.memory.memory import DropMemory, Evidence, Memory, MemoryChange, MemoryScope, PutMemory
-from travois.memory.port import (
-    EXTRACTION_GROWTH_TOKENS,
-    AppliedChanges,
-    ExtractionOutcome,
-    TurnEnding,
-)
-from travois.memory.settle import Accept, DraftVerdict, NeedsReview, Reject
 from travois.memory.signals import (
     MemorySignal,
     asks_to_remember,
