@@ -43,15 +43,15 @@ def test_an_empty_cart_costs_nothing():
 """
 ANSWER = """\
 `total` divided by the number of prices, which is zero for an empty cart (`cart.py:2`). The \
-division cancelled itself out anyway, so it is **gone**:
+division cancelled itself out anyway, so I **removed** it:
 
 - an empty cart costs nothing
-- all other totals are as before
+- all other totals stay the same
 
 The test passes.
 """
 WORK = [
-    {"say": [{"text": "I look at the code and its test first."}, use("Read", file_path="cart.py")]},
+    {"say": [{"text": "I'll look at the code and its test first."}, use("Read", file_path="cart.py")]},
     {
         "say": [
             use(
@@ -78,12 +78,12 @@ KEEP = [
             use("Remember", text="Tests here never use mocks: real objects only.", type="feedback")
         ]
     },
-    {"say": "I will keep to that: real objects, no mocks."},
+    {"say": "Got it: real objects, no mocks."},
 ]
 RISK = [
     {
         "say": [
-            {"text": "The old build goes first."},
+            {"text": "I'll remove the old build first."},
             use("Bash", command="rm -rf build && make all"),
         ]
     }
@@ -99,7 +99,7 @@ class Scene(NamedTuple):
     steps: tuple[tuple[str, str], ...]
 
 
-MEND = ("The total of an empty cart crashes. Mend it.\r", "yes, this once")
+MEND = ("The total of an empty cart crashes. Fix it.\r", "yes, this once")
 NO_MOCKS = ("Remember: tests here never use mocks, real objects only.\r", "no mocks.")
 BUILD = ("Build it from scratch.\r", "yes, this once")
 SCENES = (
@@ -145,7 +145,7 @@ def pick(program: Program) -> None:
     prompts = (
         "Why did we drop redis?",
         "Add a dark theme to the settings page",
-        "The total of an empty cart crashes. Mend it.",
+        "The total of an empty cart crashes. Fix it.",
         "Write release notes for 0.3",
     )
     with program.served([{"say": "Done."}] * len(prompts)):
