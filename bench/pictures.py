@@ -162,7 +162,7 @@ def tour(program: Program) -> None:
     """The guided tour, at its question."""
     program.extra["TMPDIR"] = str(program.home.parent)
     glass = Glass(program, "demo", columns=COLUMNS, rows=34)
-    for step in ("Remember", "/clear", "Some orders", "Mend it"):
+    for step in ("Remember", "/clear", "Some orders", "Fix it"):
         glass.until(f"❯ {step}")
         glass.still()
         glass.type("\r")
