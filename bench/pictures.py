@@ -6,7 +6,10 @@ drawn as it is, cell by cell.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyte
+from playwright.sync_api import sync_playwright
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 
@@ -51,7 +55,12 @@ division cancelled itself out anyway, so I **removed** it:
 The test passes.
 """
 WORK = [
-    {"say": [{"text": "I'll look at the code and its test first."}, use("Read", file_path="cart.py")]},
+    {
+        "say": [
+            {"text": "I'll look at the code and its test first."},
+            use("Read", file_path="cart.py"),
+        ]
+    },
     {
         "say": [
             use(
@@ -111,7 +120,7 @@ SCENES = (
 
 def main() -> None:
     OUT.mkdir(exist_ok=True)
-    for scene in (*(partial(talk, scene=one) for one in SCENES), pick, tour):
+    for scene in (*(partial(talk, scene=one) for one in SCENES), pick, tour, inspect):
         with tempfile.TemporaryDirectory(prefix="ada-") as folder:
             scene(place(Path(folder)))
 
@@ -170,6 +179,32 @@ def tour(program: Program) -> None:
     glass.still()
     draw(glass, "demo.svg")
     glass.child.terminate(force=True)
+
+
+def inspect(program: Program) -> None:
+    """The inspector, with the session of the guided tour at its third request."""
+    program.extra["TMPDIR"] = str(program.home.parent)
+    done = program.run("demo", "--auto", "--speed", "20", "--keep")
+    home = Path(done.out.split("is kept in ")[1].strip()) / "home"
+    command = (sys.executable, "-m", "travois", "inspect", "--no-open")
+    with (
+        subprocess.Popen(
+            command,
+            cwd=home.parent / "shop",
+            env={**os.environ, "TRAVOIS_HOME": str(home)},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as served,
+        sync_playwright() as play,
+        play.chromium.launch(executable_path=shutil.which("chromium")) as browser,
+    ):
+        assert served.stdout
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(served.stdout.readline().strip())
+        page.get_by_text("byte for byte").wait_for()
+        page.screenshot(path=OUT / "inspect-session.png")
+        print(OUT / "inspect-session.png")
+        served.terminate()
 
 
 def draw(glass: Glass, name: str) -> None:
