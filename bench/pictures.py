@@ -6,7 +6,10 @@ drawn as it is, cell by cell.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyte
+from playwright.sync_api import sync_playwright
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 
@@ -43,15 +47,20 @@ def test_an_empty_cart_costs_nothing():
 """
 ANSWER = """\
 `total` divided by the number of prices, which is zero for an empty cart (`cart.py:2`). The \
-division cancelled itself out anyway, so it is **gone**:
+division cancelled itself out anyway, so I **removed** it:
 
 - an empty cart costs nothing
-- all other totals are as before
+- all other totals stay the same
 
 The test passes.
 """
 WORK = [
-    {"say": [{"text": "I look at the code and its test first."}, use("Read", file_path="cart.py")]},
+    {
+        "say": [
+            {"text": "I'll look at the code and its test first."},
+            use("Read", file_path="cart.py"),
+        ]
+    },
     {
         "say": [
             use(
@@ -78,12 +87,12 @@ KEEP = [
             use("Remember", text="Tests here never use mocks: real objects only.", type="feedback")
         ]
     },
-    {"say": "I will keep to that: real objects, no mocks."},
+    {"say": "Got it: real objects, no mocks."},
 ]
 RISK = [
     {
         "say": [
-            {"text": "The old build goes first."},
+            {"text": "I'll remove the old build first."},
             use("Bash", command="rm -rf build && make all"),
         ]
     }
@@ -99,7 +108,7 @@ class Scene(NamedTuple):
     steps: tuple[tuple[str, str], ...]
 
 
-MEND = ("The total of an empty cart crashes. Mend it.\r", "yes, this once")
+MEND = ("The total of an empty cart crashes. Fix it.\r", "yes, this once")
 NO_MOCKS = ("Remember: tests here never use mocks, real objects only.\r", "no mocks.")
 BUILD = ("Build it from scratch.\r", "yes, this once")
 SCENES = (
@@ -111,7 +120,7 @@ SCENES = (
 
 def main() -> None:
     OUT.mkdir(exist_ok=True)
-    for scene in (*(partial(talk, scene=one) for one in SCENES), pick, tour):
+    for scene in (*(partial(talk, scene=one) for one in SCENES), pick, tour, inspect):
         with tempfile.TemporaryDirectory(prefix="ada-") as folder:
             scene(place(Path(folder)))
 
@@ -145,7 +154,7 @@ def pick(program: Program) -> None:
     prompts = (
         "Why did we drop redis?",
         "Add a dark theme to the settings page",
-        "The total of an empty cart crashes. Mend it.",
+        "The total of an empty cart crashes. Fix it.",
         "Write release notes for 0.3",
     )
     with program.served([{"say": "Done."}] * len(prompts)):
@@ -162,7 +171,7 @@ def tour(program: Program) -> None:
     """The guided tour, at its question."""
     program.extra["TMPDIR"] = str(program.home.parent)
     glass = Glass(program, "demo", columns=COLUMNS, rows=34)
-    for step in ("Remember", "/clear", "Some orders", "Mend it"):
+    for step in ("Remember", "/clear", "Some orders", "Fix it"):
         glass.until(f"❯ {step}")
         glass.still()
         glass.type("\r")
@@ -170,6 +179,32 @@ def tour(program: Program) -> None:
     glass.still()
     draw(glass, "demo.svg")
     glass.child.terminate(force=True)
+
+
+def inspect(program: Program) -> None:
+    """The inspector, with the session of the guided tour at its third request."""
+    program.extra["TMPDIR"] = str(program.home.parent)
+    done = program.run("demo", "--auto", "--speed", "20", "--keep")
+    home = Path(done.out.split("is kept in ")[1].strip()) / "home"
+    command = (sys.executable, "-m", "travois", "inspect", "--no-open")
+    with (
+        subprocess.Popen(
+            command,
+            cwd=home.parent / "shop",
+            env={**os.environ, "TRAVOIS_HOME": str(home)},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as served,
+        sync_playwright() as play,
+        play.chromium.launch(executable_path=shutil.which("chromium")) as browser,
+    ):
+        assert served.stdout
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(served.stdout.readline().strip())
+        page.get_by_text("byte for byte").wait_for()
+        page.screenshot(path=OUT / "inspect-session.png")
+        print(OUT / "inspect-session.png")
+        served.terminate()
 
 
 def draw(glass: Glass, name: str) -> None:

@@ -9,6 +9,8 @@ from tests.cli.commanding import run
 from travois.commands import models
 from travois.core.errors import UserError
 
+CAPS = '{"context":{"toolTokens":{"Read":10000}}}'
+
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -45,6 +47,19 @@ def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str
     found = json.loads(capsys.readouterr().out)
     assert found["timeouts.idle"] == {"value": 90.0, "origin": "default"}
     assert {key.partition(".")[0] for key in found} == {"timeouts"}
+
+
+def test_settings_that_are_tables_are_listed_when_they_are_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for key in ("env", "providers", "context.toolTokens", "skillOverrides", "hooks"):
+        run(models, "config", "explain", key)
+        assert capsys.readouterr().out.splitlines()[1].split() == [key, "{}", "default"]
+    run(models, "config", "explain", "context.toolTokens", "--settings", CAPS)
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.split()[:2] == ["context.toolTokens.Read", "10000"]
+    run(models, "config", "explain", "memory.dream", "--json")
+    assert len(json.loads(capsys.readouterr().out)) == 3
 
 
 def test_an_unknown_key_is_a_fault_that_names_the_nearest() -> None:

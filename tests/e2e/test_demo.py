@@ -39,13 +39,13 @@ def numbers(told: re.Match[str]) -> list[int]:
 
 def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> None:
     glass = Glass(visitor, *FAST, columns=150, rows=40)
-    glass.until("1/7", "❯ Remember: changes", f"{LABEL} · Enter goes on, Ctrl-C leaves")
+    glass.until("1/7", "❯ Remember: test changes", f"{LABEL} · Enter continues, Ctrl-C exits")
     glass.type("\r")
-    glass.until("+ changes in this shop are tested", "2/7", "❯ /clear")
+    glass.until("+ test changes in this shop", "2/7", "❯ /clear")
     glass.type("\r")
     glass.until("3/7", "❯ Some orders crash")
     glass.type("\r")
-    glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Mend it")
+    glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Fix it")
     glass.type("\r")
     asked = glass.until("? Edit", "yes, this once", "needs approval: writes", LABEL)
     assert "+ mean = sum(prices) / len(prices) if prices else 0.0" in asked
@@ -58,9 +58,9 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
     glass.type("\r")
     glass.until("Compacted (manual): 1", "spans saved to disk", "6/7")
     glass.type("\r")
-    glass.until("4259, 5567, 6084, 8008 and 8420: found again", "❯ /quit")
+    glass.until("4259, 5567, 6084, 8008 and 8420: found in", "❯ /quit")
     glass.type("\r")
-    account = glass.until("11 requests", "as the lab counted", "Enter ends the tour")
+    account = glass.until("11 requests", "as the lab counted", "Press Enter to end")
     receipt, page = RECEIPT.search(account), PAGE.search(account)
     assert receipt and page
     before, planned, measured = numbers(receipt)
@@ -86,35 +86,35 @@ def test_by_itself_it_needs_nobody_and_leaves_nothing(visitor: Program) -> None:
     done = visitor.run("demo", "--auto", "--speed", "100")
     assert (done.code, done.err) == (0, "")
     assert [line for line in done.out.splitlines() if line.startswith("> ")] == [
-        "> Remember: changes in this shop are tested with python3 -m unittest.",
+        "> Remember: test changes in this shop with python3 -m unittest.",
         "> /clear",
-        "> Some orders crash at checkout. Why? See the logs and the code.",
-        "> Mend it, and test it.",
+        "> Some orders crash at checkout. Find out why from the logs and the code.",
+        "> Fix it, and test it.",
         "> /compact",
         "> Which orders were they?",
         "> /quit",
     ]
     assert done.out.count(LABEL) == 7
-    assert "I ran them **as you told me in the other conversation**" in done.out
-    assert "8420: found again" in done.out
+    assert "I ran them **as you told me in the first conversation**" in done.out
+    assert "8420: found in" in done.out
     assert RECEIPT.search(done.out) and PAGE.search(done.out)
     assert (left(visitor), visitor.home.exists()) == ([], False)
 
 
 def test_in_lines_one_may_stray_say_no_and_leave(visitor: Program) -> None:
     screen = Screen(visitor, *FAST, "--plain", "--keep")
-    screen.until("Enter goes on with: Remember")
+    screen.until("Press Enter to send: Remember")
     screen.type("what is the weather? /quit\n")
-    screen.until("I am only a script")
-    screen.until("Enter goes on with: Remember")
-    for step in ("/clear", "Some orders", "Mend it"):
+    screen.until("I follow a script")
+    screen.until("Press Enter to send: Remember")
+    for step in ("/clear", "Some orders", "Fix it"):
         screen.type("\n")
-        screen.until(f"Enter goes on with: {step}")
+        screen.until(f"Press Enter to send: {step}")
     screen.type("\n")
     screen.until("no, and why: ")
     screen.type("not today\n")
-    screen.until("Then I leave it as it is")
-    screen.until("Enter goes on with: /compact")
+    screen.until("Then I will not change it")
+    screen.until("Press Enter to send: /compact")
     screen.child.send_signal(signal.SIGINT)
     screen.until("You left the tour")
     screen.until("is kept in ")

@@ -41,7 +41,7 @@ COMMANDS = {
     "agents": "list agent types, and watch the subagents of a session",
     "mail": "send messages to other sessions and teams",
     "permissions": "explain why a tool call is allowed or denied; test rules",
-    "config": "show and change settings, and which file each comes from",
+    "config": "show settings, and which file each comes from",
     "plugins": "list the active plugins and what they provide",
     "mcp": "list, test, add, approve and log in to MCP servers",
     "import": "import settings, memories and sessions from another agent",

@@ -55,7 +55,7 @@ from travois.search.embedder import NoEmbedder, find_embedder
 from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings
-from travois.settings.validate import find_nearest_word, flatten_settings
+from travois.settings.validate import NAME_KEYED_GROUPS, find_nearest_word, flatten_settings
 from travois.terminal import (
     CommandParsers,
     add_command,
@@ -639,7 +639,13 @@ def find_settings(loaded: LoadedSettings, key: str) -> Json:
     values = flatten_settings(loaded.settings) | {
         f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
     }
-    fitting = {name: values[name] for name in values if key in ("", name, name.partition(".")[0])}
+    tables = (group.removesuffix(".") for group in (*NAME_KEYED_GROUPS, "hooks."))
+    values |= {table: {} for table in tables if not any(n.startswith(f"{table}.") for n in values)}
+    fitting = {
+        name: value
+        for name, value in values.items()
+        if key in ("", name) or name.startswith(f"{key}.")
+    }
     if not fitting:
         near = find_nearest_word(key, values)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."

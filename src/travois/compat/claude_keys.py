@@ -45,7 +45,7 @@ UNSUPPORTED_KEYS = {
     "sandbox.network.allowAllUnixSockets": "sandboxed commands cannot reach Unix sockets",
     "worktree.sparsePaths": "a worktree always contains all files",
     "worktree.baseRef": "a worktree always starts from the last commit",
-    "bashOutputMaxChars": "10,000 characters are shown; the full output is saved to a file",
+    "bashOutputMaxChars": "context.resultTokens limits it; the full output is saved to a file",
     "subagentPromptCacheTtl": "promptCacheTtl also applies to subagents",
 }
 """What people rely on elsewhere and cannot here, each with the reason."""

@@ -1,7 +1,7 @@
 """Conversions of other agents' tool calls that renaming cannot turn into ours, one function each.
 
 Each takes the arguments as the model sent them and returns our tool, with arguments that
-`core.tool_aliases` knows. Whatever cannot be converted is left in place: validation says what is
+`core.tool_names` knows. Whatever cannot be converted is left in place: validation says what is
 wrong with it.
 """
 

@@ -1,8 +1,8 @@
 """The tools that a family of models was trained with: names over our own implementations, as data.
 
 A head offers the toolset of its model's family. Whatever a head offers, calls by any other name
-are understood as well (`core.tool_aliases`). To show a tool under another name, add a line to a
-toolset; its arguments must be ones that `core.tool_aliases` maps back.
+are understood as well (`core.tool_names`). To show a tool under another name, add a line to a
+toolset; its arguments must be ones that `core.tool_names` maps back.
 """
 
 from __future__ import annotations

@@ -132,10 +132,10 @@ QUESTION_PATTERN = re.compile(
     r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$"
 )
 HELP_TEXT = (
-    "I did not understand that as one simple step, and I cannot plan, write code or summarise: "
-    "I am the very small model that comes with Travois. I can, for example, show a file or part "
-    "of it, list or find files, search for a word, show the git status, log or diff, run a "
-    "command you name, and remember something.\n"
+    "I only understand one simple step at a time. I cannot plan, write code or summarize: I am "
+    "the very small model that comes with Travois. I can, for example, show a file or part of "
+    "it, list or find files, search for a word, show the git status, log or diff, run a command "
+    "you name, and remember something.\n"
     "For everything else, add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
     "key), or run Ollama, and start again."
 )

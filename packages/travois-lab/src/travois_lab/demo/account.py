@@ -16,9 +16,9 @@ from travois_lab.demo.tour import Pace
 from travois_lab.server import Api
 
 NEXT = """\
-Next: give it a model with export ANTHROPIC_API_KEY=… or any other key
-(`travois models` lists them, local models too), and run `travois` in a
-project of yours, or `make run` in a checkout."""
+Next: export ANTHROPIC_API_KEY=… or another provider's key (`travois models`
+lists all models, local ones too), and run `travois` in a project of yours, or
+`make run` in a checkout."""
 
 
 def give(api: Api, pace: Pace | None) -> None:
@@ -34,7 +34,7 @@ def give(api: Api, pace: Pace | None) -> None:
         list(read_history(home.session_folder(summary.project, summary.id), []))
     )
     print_line("\n".join(map(render_receipt, found)) or "Nothing was compacted.")
-    _title("The page to look inside it")
+    _title("Inspector")
     with _page(summary.id) as address:
         print_line(f"{address}\n\n{NEXT}")
         sys.stdout.flush()
@@ -49,7 +49,7 @@ def _wait(pace: Pace | None) -> None:
     if pace:
         time.sleep(pace.deciding)
         return
-    print_line("\n" + style_text("Enter ends the tour.", "dim"))
+    print_line("\n" + style_text("Press Enter to end the tour.", "dim"))
     sys.stdout.flush()
     sys.stdin.readline()
 

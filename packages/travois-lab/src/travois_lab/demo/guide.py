@@ -39,7 +39,7 @@ class Tour(SessionGuide):
         screen, below = desk.screen, desk.screen.footer
 
         def footer(columns: int) -> list[str]:
-            ways = "" if desk.is_busy or self._pace else " · Enter goes on, Ctrl-C leaves"
+            ways = "" if desk.is_busy or self._pace else " · Enter continues, Ctrl-C exits"
             label = wrap_words(f"{LABEL}{ways}", columns - 2)
             return [*(screen.theme.mark(f"  {line}", "warn") for line in label), *below(columns)]
 

@@ -50,7 +50,7 @@ class Guided(LineTerminal):
             self.line(f"> {step.typed}")
             typed = ""
         else:
-            typed = await super().read(f"Enter goes on with: {step.typed}\n> ")
+            typed = await super().read(f"Press Enter to send: {step.typed}\n> ")
         said = step.typed if typed == "" else typed
         self._at += said is not None and step.taken(said.strip())
         return said

@@ -32,39 +32,39 @@ class Pace(msgspec.Struct, frozen=True):
 STEPS = (
     Step(
         "Say it once",
-        "This is the real Travois in a scratch repository; only the model is an actor with a "
-        "script. Tell it how you work. What lasts is kept in a plain file and shown as a diff.",
-        "Remember: changes in this shop are tested with python3 -m unittest.",
+        "This is the real Travois in a scratch repository; only the model is scripted. Tell it how "
+        "you work. It saves what matters later to a plain file and shows the diff.",
+        "Remember: test changes in this shop with python3 -m unittest.",
     ),
     Step(
-        "Forget it all",
-        "Another conversation begins. Nothing of the last one is in its window: what is known from "
-        "here on comes from memory.",
+        "Start over",
+        "A new conversation starts with an empty context window. Whatever it knows about the last "
+        "one comes from memory.",
         "/clear",
     ),
     Step(
         "Ask",
-        "Reading and searching in the folder are free: nobody asks you about them.",
-        "Some orders crash at checkout. Why? See the logs and the code.",
+        "Reading and searching in this folder need no approval.",
+        "Some orders crash at checkout. Find out why from the logs and the code.",
     ),
     Step(
         "Change",
-        "Changing a file is not free. You see what it would become, and decide. Then a real test "
-        "runs, the one that you told the other conversation about.",
-        "Mend it, and test it.",
+        "Changing a file needs your approval. You see the diff and decide. Then the test runs that "
+        "you named in the first conversation.",
+        "Fix it, and test it.",
     ),
     Step(
         "Make room",
-        "Windows fill up. The older part gives way to a summary, and you get a receipt.",
+        "Context windows fill up. A summary replaces older messages, and you get a receipt.",
         "/compact",
     ),
     Step(
-        "Miss nothing",
-        "The logs are no longer in the window as a whole. What was set aside is in files that it "
-        "can search.",
+        "Look it up",
+        "The full logs are no longer in the window. They are saved to files that the model can "
+        "search.",
         "Which orders were they?",
     ),
-    Step("That was it", "One more Enter for the account and the page to look inside.", "/quit"),
+    Step("Done", "Press Enter once more for a summary and the inspector.", "/quit"),
 )
 
 CART = '''\
@@ -133,18 +133,18 @@ Orders with an **empty cart** crash: `total` divides by the number of prices (`c
 was one each day.
 """
 DONE = """\
-An empty cart costs nothing, and both tests pass. I ran them **as you told me in the other \
+An empty cart now costs nothing, and both tests pass. I ran them **as you told me in the first \
 conversation**: that came from memory.
 """
-UNKNOWN = "It is mended. I was not told how changes are tested here."
+UNKNOWN = "Fixed. I do not know how changes are tested here."
 SUMMARY = """\
 The user wants checkout to survive empty carts: `total` in cart.py divides by the number of \
 prices. Changes are tested with `python3 -m unittest`.
 """
 ORDERS = [str(_number(day, line)) for day, line in enumerate(CRASHES)]
-NAMED = f"{', '.join(ORDERS[:-1])} and {ORDERS[-1]}: found again in what was set aside."
-STOPPED = "Then I leave it as it is. The tour goes on with Enter."
-LOST = "I am only a script, and this is not in it. The tour goes on with Enter."
+NAMED = f"{', '.join(ORDERS[:-1])} and {ORDERS[-1]}: found in the saved logs."
+STOPPED = "Then I will not change it. Press Enter to continue the tour."
+LOST = "I follow a script, and this is not in it. Press Enter to continue the tour."
 
 
 def _use(name: str, **args: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def script(speed: float) -> list[dict[str, Any]]:
     remember, _, ask, change, _, which, _ = (step.typed for step in STEPS)
     wish = remember.partition(": ")[2]
     looked = [
-        {"text": "I look at the logs, and at who computes totals."},
+        {"text": "I'll read the logs and find the code that computes totals."},
         *(_use("Read", file_path=f"logs/{day}.log") for day in DAYS),
         _use("Grep", pattern="total", glob="*.py", output_mode="content"),
     ]
