@@ -108,9 +108,9 @@ class Scene(NamedTuple):
     steps: tuple[tuple[str, str], ...]
 
 
-MEND = ("The total of an empty cart crashes. Fix it.\r", "yes, this once")
+MEND = ("The total of an empty cart crashes. Fix it.\r", "y  yes")
 NO_MOCKS = ("Remember: tests here never use mocks, real objects only.\r", "no mocks.")
-BUILD = ("Build it from scratch.\r", "yes, this once")
+BUILD = ("Build it from scratch.\r", "y  yes")
 SCENES = (
     Scene("terminal.svg", WORK, ROWS, (MEND, ("y", "passes."))),
     Scene("memory.svg", KEEP, 20, (NO_MOCKS,)),
@@ -175,7 +175,7 @@ def tour(program: Program) -> None:
         glass.until(f"❯ {step}")
         glass.still()
         glass.type("\r")
-    glass.until("yes, this once")
+    glass.until("y  yes")
     glass.still()
     draw(glass, "demo.svg")
     glass.child.terminate(force=True)

@@ -47,12 +47,12 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
     glass.type("\r")
     glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Fix it")
     glass.type("\r")
-    asked = glass.until("? Edit", "yes, this once", "needs approval: writes", LABEL)
+    asked = glass.until("? Edit", "y  yes", "why: in this permission mode", LABEL)
     assert "+ mean = sum(prices) / len(prices) if prices else 0.0" in asked
     glass.still()
     glass.type("y")
     glass.until("6 +     mean = sum(prices)")
-    if "yes, this once" in glass.still():  # where commands run without walls
+    if "y  yes" in glass.still():  # where commands run without walls
         glass.type("y")
     glass.until("✓ $ python3 -m unittest", "came from memory", "5/7")
     glass.type("\r")

@@ -68,9 +68,9 @@ def test_a_read_that_fails_in_the_sandbox_is_asked_about_and_a_yes_shows_it(
         glass = Glass(program, *program.model, columns=160)
         glass.ready()
         glass.type("read\r")
-        shown = glass.until("? Bash", "no, and say why")
+        shown = glass.until("? Run", "no, and tell it why")
         assert f"needs to read {outside}/notes, which the sandbox hides" in shown
-        assert "use the sandbox" not in shown
+        assert "run commands in the sandbox" not in shown
         glass.still()
         glass.type("y")
         glass.until("I have read it.")
@@ -90,14 +90,14 @@ def test_always_on_a_read_elsewhere_opens_that_folder_for_good(
         glass = Glass(program, *program.model, columns=160)
         glass.ready()
         glass.type("read\r")
-        shown = glass.until("? Bash", "no, and say why")
-        assert f"Read(/{outside}/**)" in shown
+        shown = glass.until("? Run", "no, and tell it why")
+        assert f"reading {outside}/" in shown
         glass.still()
         glass.type("a")
         glass.until("First.")
         glass.ready()
         glass.type("again\r")
-        assert "? Bash" not in glass.until("Second.").rpartition("again")[2]
+        assert "? Run" not in glass.until("Second.").rpartition("again")[2]
         assert glass.leave() == 0
     assert f"Read(/{outside}/**)" in program.run("permissions", "list").out
 

@@ -215,7 +215,7 @@ def test_a_person_is_asked_before_plan_mode_begins(program: Program) -> None:
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
-        glass.until("? EnterPlanMode", "needs approval: starts plan mode", "no, and say why")
+        glass.until("? Start plan mode?", "why: starts plan mode", "no, and tell it why")
         answered(glass, "y")
         glass.until("I plan now.", "plan ·")
         assert glass.leave() == 0

@@ -121,7 +121,7 @@ def test_an_answer_of_always_on_a_full_disk_holds_and_is_said_not_to_last(
         glass = Glass(program, *program.model, columns=160)
         glass.ready()
         glass.type("go\r")
-        glass.until("? WebFetch", "yes, always")
+        glass.until("? Fetch", "don't ask again")
         pid: object = glass.child.pid  # pyright: ignore[reportUnknownMemberType] - of pexpect
         fill(Path(f"/proc/{pid}/root{program.home}/filler"))
         glass.still()
@@ -129,7 +129,7 @@ def test_an_answer_of_always_on_a_full_disk_holds_and_is_said_not_to_last(
         glass.until("First.", "applies until this session ends")
         glass.ready()
         glass.type("again\r")
-        assert "? WebFetch" not in glass.until("Second.").rpartition("again")[2]
+        assert "? Fetch" not in glass.until("Second.").rpartition("again")[2]
         assert "Traceback" not in glass.story
 
 

@@ -7,14 +7,13 @@ from tests.e2e.program import Program
 
 MAKEFILE = "all:\n\techo built > made-$(N); echo done $(N)\n"
 OFFER = """\
-    s  yes, and use the sandbox
-       run commands in the sandbox without asking in this project: no network,
-       home hidden; a rewind restores the workspace
+    s  yes, and run commands in the sandbox without asking in this project
+       no network, home hidden; a rewind restores the workspace
 """
 NARROW = """\
-    s  yes, and use the sandbox
-       run commands in the sandbox
-       without asking in this project:
+    s  yes, and run commands in the
+       sandbox without asking in this
+       project
        no network, home hidden; a rewind
        restores the workspace
 """
@@ -39,22 +38,22 @@ def test_the_offer_is_taken_once_holds_for_the_project_and_can_be_taken_back(
     with program.served([*built(1), *built(2), *built(3)]):
         glass = Glass(program, *program.model)
         ask_for(glass, "build")
-        shown = glass.until("? Bash", "no, and say why")
+        shown = glass.until("? Run", "no, and tell it why")
         if program.is_limited:
-            assert "use the sandbox" not in shown
+            assert "run commands in the sandbox" not in shown
             return
         assert OFFER in shown
         glass.still()
         glass.type("s")
         glass.until("Built 1.")
         ask_for(glass, "again")
-        assert "? Bash" not in glass.until("Built 2.").rpartition("again")[2]
+        assert "? Run" not in glass.until("Built 2.").rpartition("again")[2]
         assert glass.leave() == 0
 
         later = Glass(program, *program.model)
         ask_for(later, "once more")
         later.until("Built 3.")
-        assert "? Bash" not in later.story
+        assert "? Run" not in later.story
         assert later.leave() == 0
     assert sorted(path.name for path in program.folder.glob("made-*")) == [
         *("made-1", "made-2", "made-3")
@@ -73,14 +72,14 @@ def test_the_offer_fits_a_narrow_screen_and_taking_it_back_asks_again(full: Prog
     with program.served([*built(1), *built(2)]):
         glass = Glass(program, *program.model, columns=42, rows=40)
         ask_for(glass, "build")
-        assert NARROW in glass.until("? Bash", "no, and say why")
+        assert NARROW in glass.until("? Run", "no, and tell it why")
         glass.still()
         glass.type("s")
         glass.until("Built 1.")
         ask_for(glass, "/permissions forget sandboxed commands")
         glass.until("no longer allowed")
         ask_for(glass, "again")
-        glass.until("make N=2", "use the sandbox")
+        glass.until("make N=2", "run commands in the sandbox")
         glass.still()
         glass.type("y")
         glass.until("Built 2.")
@@ -106,8 +105,8 @@ def test_plan_mode_looks_and_asks_for_more_and_changes_nothing(program: Program)
     with program.served(script):
         glass = Glass(program, *program.model, "--permission-mode", "plan")
         ask_for(glass, "look around")
-        glass.until("reads outside the workspace: ", "no, and say why")
-        assert glass.story.count("needs approval: ") == 1
+        glass.until("reads outside the workspace: ", "no, and tell it why")
+        assert glass.story.count("why: ") == 1
         glass.still()
         glass.type("y")
         glass.until("Looked.")

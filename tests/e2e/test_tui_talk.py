@@ -48,18 +48,20 @@ SHOWN = """
 ASKED = """\
   I will change it.
 
-  ? Edit
-    file_path: a.py
-    - return 1
-    + x = 2
-    +     return x
-    · changes FOLDER/a.py
-    needs approval: writes FOLDER/a.py
+  ? Edit a.py?
+    1   def f():
+    2 -     return 1
+    2 +     x = 2
+    3 +     return x
+    4
+    5   def g():
+    6       return 2
+    why: in this permission mode every change of a file is asked about
 
-  ❯ y  yes, this once
-    a  yes, always
-       Edit(/FOLDER/a.py)
-    n  no, and say why
+  ❯ y  yes
+    e  yes, and accept all edits of this session
+    a  yes, and don't ask again for changes of a.py in this project
+    n  no, and tell it why
 
   claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
 CHANGED = """\
@@ -72,10 +74,10 @@ CHANGED = """\
     5   def g():
     6       return 2
 
-  ? Bash
+  ? Run this command?
     $ rm made.txt
     │ echo gone
-    · changes FOLDER/made.txt"""
+    · changes made.txt"""
 
 
 def screen(glass: Glass, program: Program) -> str:
@@ -122,15 +124,15 @@ def test_a_question_shows_what_would_run_and_an_edit_what_it_changed(program: Pr
         glass = Glass(program, *program.model, columns=120, rows=30)
         glass.ready()
         glass.type("change it\r")
-        glass.until("no, and say why", "cache")
+        glass.until("no, and tell it why", "cache")
         glass.still()
         assert screen(glass, program).endswith(ASKED)
         answered(glass, "y")
-        glass.until("$ rm made.txt", "no, and say why")
+        glass.until("$ rm made.txt", "no, and tell it why")
         glass.still()
         assert CHANGED in screen(glass, program)
         answered(glass, "n")
-        glass.until("reason (Enter to skip)")
+        glass.until("(Enter to skip)")
         glass.type("I need it\r")
         glass.until("Then it stays.", "the user said no: I need it")
         assert glass.leave() == 0
@@ -149,7 +151,7 @@ def test_always_keeps_the_rule_that_was_shown(program: Program) -> None:
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
-        assert "Bash(rm one)" in glass.until("yes, always")
+        assert "exactly `rm one`" in glass.until("don't ask again")
         answered(glass, "\x1b[B\r")
         glass.until("Done.")
         assert glass.leave() == 0
@@ -163,11 +165,11 @@ def test_a_key_that_comes_while_one_types_is_no_answer(program: Program) -> None
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
-        glass.until("no, and say why")
+        glass.until("no, and tell it why")
         glass.type("y")
         glass.type("\x1b[200~y\x1b[201~")
         glass.still()
-        assert "no, and say why" in glass.text
+        assert "no, and tell it why" in glass.text
         answered(glass, "\x1b")
         glass.until("the user said no", "Done.", "❯ y")
         glass.type("\x15")

@@ -53,9 +53,9 @@ def test_forty_columns_are_enough(program: Program) -> None:
         glass = Glass(program, *program.model, columns=40, rows=30)
         glass.ready()
         glass.type("go\r")
-        shown = glass.until("no, and say why")
+        shown = glass.until("no, and tell it why")
         assert "A paragraph with code that is folded" in shown
-        assert "    $ rm a-file-with-a-very-long-name\n    │ .txt" in shown
+        assert "  ? Run `rm\n    a-file-with-a-very-long-name.txt`?" in shown
         glass.still()
         glass.type("\x1b")
         glass.until("Done.")
@@ -69,7 +69,7 @@ def test_no_color_means_none(program: Program) -> None:
         glass = Glass(program, *program.model, NO_COLOR="1")
         glass.ready()
         glass.type("go\r")
-        glass.until("no, and say why")
+        glass.until("no, and tell it why")
         glass.still()
         glass.type("\x1b")
         glass.until("Done.")
@@ -243,7 +243,7 @@ def test_a_question_hides_nothing_of_what_would_run(program: Program) -> None:
         glass.ready()
         glass.type("go\r")
         for number, text in enumerate(hostile, 1):
-            glass.until("no, and say why")
+            glass.until("no, and tell it why")
             glass.still()
             from travois.core.display_text import escape_invisible
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided, Noted
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, enter_mode
 from travois.engine.sandbox_auto_allow import (
     accept_sandbox,
     check_protected_files,
+    find_free_modes,
     find_ruled_reads,
     folders_to_offer,
     hide_covered_folders,
@@ -31,7 +32,12 @@ from travois.hooks.fire import (
 from travois.hooks.output import NO_DECISION, HookDecision
 from travois.permissions import question as narrow
 from travois.permissions.access import Access
-from travois.permissions.decide import PLAN_MODE_REASON, PermissionDecision, decide_permission
+from travois.permissions.decide import (
+    PERMISSION_MODES,
+    PLAN_MODE_REASON,
+    PermissionDecision,
+    decide_permission,
+)
 from travois.permissions.paths import is_inside
 from travois.permissions.resolve_paths import (
     find_repository_around,
@@ -236,6 +242,7 @@ async def ask_person(
             agent.permissions.guard, wanted, around, folders=folders_to_offer(agent, wanted)
         ),
         offers_sandbox=offers and not ready.tool.judged_as and should_offer_sandbox(agent, wanted),
+        modes=find_free_modes(agent, wanted) if offers else (),
         digest=_digest_question(agent, ready),
     )
     if agent.hooks.active is not None and (decided := await _ask_hooks(agent, question, wanted)):
@@ -279,23 +286,27 @@ def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnsw
     if answer.allow:
         apply_permission_updates(agent, answer.updates)
     if answer.allow and answer.always and question.always:
-        _save_rules(agent, question.always)
+        _save_rules(agent, question.always, everywhere=answer.everywhere)
         because = f"{because}; from now on: {', '.join(question.always)}"
     if answer.allow and answer.sandbox and question.offers_sandbox:
         accept_sandbox(agent)
         agent.permissions.save_rules(ALLOW_SANDBOXED_UPDATE)
         because = f"{because}; from now on: {SANDBOX_OFFER}"
+    if answer.allow and answer.mode in question.modes:
+        enter_mode(agent, next(mode for mode in PERMISSION_MODES if mode == answer.mode))
+        because = f"{because}; from now on in mode {answer.mode}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
 
-def _save_rules(agent: Agent, rules: tuple[str, ...]) -> None:
-    """Add rules from now on, also for later sessions."""
+def _save_rules(agent: Agent, rules: tuple[str, ...], *, everywhere: bool) -> None:
+    """Add rules from now on, also for later sessions of this project or of all."""
     parsed = tuple(parse_permission_rule(rule, "allow", origin="your answer") for rule in rules)
     agent.permissions.guard = replace(
         agent.permissions.guard, rules=(*agent.permissions.guard.rules, *parsed)
     )
+    place = "userSettings" if everywhere else "localSettings"
     for each in suggest_updates(parsed):
-        agent.permissions.save_rules(each)
+        agent.permissions.save_rules(replace(each, destination=place))
 
 
 def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecision) -> bool:

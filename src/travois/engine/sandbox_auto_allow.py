@@ -55,6 +55,24 @@ def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
     return _judge_in_sandbox(agent, guard, wanted)
 
 
+def find_free_modes(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
+    """Return the modes that a person may switch to and in which this call would not be asked."""
+    guard = agent.permissions.guard
+    if guard.mode not in ASKING_MODES or judge_unasked(agent, wanted).effect != "ask":
+        return ()
+    shut_in = agent.permissions.sandbox is not None and wanted.tool == "Bash"
+    guards = {
+        "accept-edits": replace(guard, mode="accept-edits"),
+        "auto": _unasked_permissions(agent, wanted) if shut_in else replace(guard, mode="auto"),
+    }
+    return tuple(
+        mode
+        for mode, judged in guards.items()
+        if mode not in (guard.mode, *guard.barred)
+        and _judge_in_sandbox(agent, judged, wanted).effect == "allow"
+    )
+
+
 def should_offer_sandbox(agent: Agent, wanted: ToolUse) -> bool:
     """Return whether a question should offer to let commands run in the sandbox without one.
 

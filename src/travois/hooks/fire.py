@@ -10,6 +10,7 @@ from functools import partial
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
@@ -290,7 +291,8 @@ def apply_permission_updates(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> 
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
         if wanted.destination in SAVED_DESTINATIONS:
-            agent.permissions.save_rules(wanted)
+            # A hook answers for the project that it runs in, whatever place it names.
+            agent.permissions.save_rules(replace(wanted, destination="localSettings"))
 
 
 async def on_post_tool_use(

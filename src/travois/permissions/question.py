@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from travois.core.display_text import split_names
 from travois.permissions.access import Access
+from travois.permissions.danger import DANGER_PREFIX, find_dangers
 from travois.permissions.decide import Permissions, decide_permission
 from travois.permissions.rules import ToolUse, parse_permission_rule
 from travois.permissions.sandbox_profile import SandboxProfile
-from travois.permissions.shell.families import is_download, runs_arbitrary_code, runs_its_input
+from travois.permissions.shell.families import runs_arbitrary_code, runs_its_input
 from travois.permissions.shell.plan import CommandPlan, CommandStep
 
 SCRIPT_INTERPRETERS = split_names(
@@ -61,34 +62,28 @@ def narrowest_rules(
 
 def describe_effects(use: ToolUse, cage: SandboxProfile | None) -> tuple[str, ...]:
     """Return the effects of a call and its sandbox limits, one text each."""
+    changed = {access.target for access in use.touched if access.kind == "write"}
     touched = (
-        f"{ACCESS_VERBS[access.kind]} {_describe_target(access)}{_describe_purpose(access)}"
+        f"{ACCESS_VERBS[access.kind]} {_describe_target(access, use)}{_describe_purpose(access)}"
         for access in use.touched
+        if access.kind != "read" or access.target not in changed
     )
-    return (
-        *_danger_lines(use),
-        *dict.fromkeys(touched),
+    told = (
+        *(f"{DANGER_PREFIX}{why}" for why in find_dangers(use)),
+        *touched,
         *_unknown_effects(use),
         *_describe_sandbox(use, cage),
     )
+    return tuple(dict.fromkeys(told))
 
 
-def _danger_lines(use: ToolUse) -> Iterator[str]:
-    """Yield warnings about code that nobody has reviewed."""
-    for plan in use.plans:
-        if not any(runs_its_input(step.argv) for step in plan.steps):
-            continue
-        if any(is_download(step) for step in plan.steps):
-            yield "DANGER: runs code that a server sends"
-        else:
-            yield "DANGER: runs code from its input"
-
-
-def _describe_target(access: Access) -> str:
+def _describe_target(access: Access, use: ToolUse) -> str:
     """Describe the target of an access in a permission question, marking the private /tmp."""
-    if access.tmp != "private":
-        return access.target
-    return f"{access.spelt} (/tmp is private to this session; on disk: {access.target})"
+    if access.tmp == "private":
+        return f"{access.spelt} (/tmp is private to this session; on disk: {access.target})"
+    root = use.root.rstrip("/") + "/"
+    is_path = access.kind in ("read", "write")
+    return access.target.removeprefix(root) or "./" if is_path else access.target
 
 
 def _describe_purpose(access: Access) -> str:
@@ -112,9 +107,9 @@ def _unknown_effects(use: ToolUse) -> Iterator[str]:
     for plan in use.plans:
         if plan.unclear:
             yield f"could not be fully analyzed: {plan.unclear}"
-        for step in plan.steps:
-            if step.needs != "nothing":
-                yield f"runs {step.name} (effects unknown)"
+    steps = (step for plan in use.plans for step in plan.steps if step.needs != "nothing")
+    if names := tuple(dict.fromkeys(_program_with_subcommand(step) or step.name for step in steps)):
+        yield f"runs {', '.join(names)} (effects unknown)"
 
 
 def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str]:
@@ -133,20 +128,25 @@ def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str
 
 def _wanted_rules(use: ToolUse) -> Iterator[str]:
     """Yield the narrowest permission rules that would allow this tool call from now on."""
+    exact = bool(find_dangers(use))
     for plan in use.plans:
-        yield from _rules_for_plan(plan)
+        yield from _rules_for_plan(plan, exact=exact)
     if not use.plans:
         yield from (rule for access in use.accesses for rule in _rules_for_access(use, access))
 
 
-def _rules_for_plan(plan: CommandPlan) -> Iterator[str]:
-    """Yield the narrowest Bash rules that would allow each step of a command line."""
+def _rules_for_plan(plan: CommandPlan, *, exact: bool) -> Iterator[str]:
+    """Yield the narrowest Bash rules that would allow each step of a command line.
+
+    `exact` says to offer no rule for the like of it, as for a line with something dangerous.
+    """
     if plan.unclear:
         yield from _exact_rule(plan.text.strip())
         return
     for step in plan.steps:
         if (
             step.needs == "rule"
+            and not exact
             and not runs_arbitrary_code(step.argv)
             and (family := _program_with_subcommand(step))
         ):

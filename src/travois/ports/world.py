@@ -63,6 +63,8 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
     """The narrowest rules that would answer for the person from here on; none if there are none."""
     offers_sandbox: bool = False
     """True if they may let commands run in the sandbox without asking in this project."""
+    modes: tuple[str, ...] = ()
+    """The permission modes in which there would be no question."""
     digest: str = ""
     """Of the tool, its arguments and the place: an answer holds for exactly that."""
 
@@ -74,6 +76,10 @@ class PersonAnswer(msgspec.Struct, frozen=True):
     reason: str = ""
     always: bool = False
     """True if the rules that the question offered are to be kept."""
+    everywhere: bool = False
+    """True if they are to be kept for all projects, not for this one."""
+    mode: str = ""
+    """The permission mode to switch to, one of those that the question named."""
     sandbox: bool = False
     """True if they let commands run in the sandbox without asking, as the question offered."""
     digest: str = ""

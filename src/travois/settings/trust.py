@@ -26,6 +26,7 @@ from travois.settings.validate import (
     MERGED_LISTS,
     PROJECT_DIR_VARIABLE,
     SettingsLayer,
+    add_to_user_setting,
     as_text_list,
     is_json_array,
 )
@@ -374,7 +375,11 @@ def remember_answer(
 
 
 def save_permission_update(home: TravoisHome, root: str, update: PermissionUpdate) -> None:
-    """Save what an answer changed, for later sessions."""
+    """Save what an answer changed, for later sessions of this folder or of the user."""
+    if update.destination == "userSettings" and update.type == "addRules":
+        for spec in update.rules:
+            add_to_user_setting(home, f"permissions.{update.behavior}", spec.text)
+        return
     if update.type == "setMode" and update.mode == SANDBOX_MODE:
         set_sandboxed(home, root, allowed=True)
     change = forget_answer if update.type.startswith("remove") else remember_answer

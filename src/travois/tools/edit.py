@@ -408,3 +408,25 @@ WRITE = Tool(
     run=_run_write,
     summary=lambda args: f"Write {escape_path(args.file_path)} ({len(args.content)} characters)",
 )
+
+
+# What a call would change, for a person to see before it runs.
+
+
+def preview_change(tool: str, args: str, *, path: str, data: bytes | None) -> FilePatch | None:
+    """Return what Edit, MultiEdit or Write would make of a file; None if it is not a text.
+
+    `data` is None where there is no file. Raises `ToolError` if the edit does not fit.
+    """
+    source = decode_text(data) if data is not None else DecodedText(b"", "", TextEncoding("utf-8"))
+    if source is None:
+        return None
+    before = None if data is None else source.text
+    if tool == "Write":
+        return compare_texts(path, before, msgspec.json.decode(args, type=WriteArgs).content)
+    if tool == "Edit":
+        one = msgspec.json.decode(args, type=EditArgs, strict=False)
+        changes = (Change(one.old_string, one.new_string, one.replace_all),)
+    else:
+        changes = msgspec.json.decode(args, type=MultiEditArgs, strict=False).edits
+    return compare_texts(path, before, _apply_changes(source, changes, known=True).result.text)

@@ -30,7 +30,7 @@ from travois.tui.slash import SlashCommand, complete_slash_line, find_slash_comm
 from travois.tui.slash_registry import SLASH_COMMANDS
 from travois.tui.transcript import Transcript
 
-CYCLED_MODES = ("default", "accept-edits", "plan")
+CYCLED_MODES = ("default", "accept-edits", "plan", "auto")
 MENU_KEYS = "123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -160,17 +160,21 @@ class Controller:
             case "rewind":
                 self.submit("/rewind", when="after")
             case "expand":
-                self.page.expand_result()
+                if not self.dialogs.show_rest():
+                    self.page.expand_result()
             case "mode":
                 self._cycle_mode()
 
     def _cycle_mode(self) -> None:
         if self._session is None:
             return
-        held = self._session.crew.agent.permissions.guard.mode
-        after = CYCLED_MODES.index(held) + 1 if held in CYCLED_MODES else 0
-        self._session.enter(CYCLED_MODES[after % len(CYCLED_MODES)])
+        guard = self._session.crew.agent.permissions.guard
+        modes = [mode for mode in CYCLED_MODES if mode not in guard.barred]
+        after = modes.index(guard.mode) + 1 if guard.mode in modes else 0
+        mode = modes[after % len(modes)]
+        self._session.enter(mode)
         self.refresh_status()
+        self.dialogs.answer_by_mode(mode)
 
     @property
     def commands(self) -> Mapping[str, SlashCommand]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -10,8 +11,6 @@ import anyio
 from travois.compose.session_picker import SessionPicker
 from travois.core.display_text import escape_invisible
 from travois.ports.world import (
-    SANDBOX_OFFER,
-    SANDBOX_OFFER_DETAILS,
     Choice,
     ChoiceRequest,
     PermissionQuestion,
@@ -29,16 +28,18 @@ from travois.tui.markdown import (
     wrap_words,
 )
 from travois.tui.menu import Menu, MenuOption
+from travois.tui.permission_text import AnswerChoice, AskedCall, build_answer, list_answers
 from travois.tui.screen import Screen
 from travois.tui.transcript import Transcript
 
-ONCE_OPTION = MenuOption("y", "yes, this once")
-DENY_OPTION = MenuOption("n", "no, and say why")
-SANDBOX_OPTION = MenuOption(
-    "s", "yes, and use the sandbox", f"{SANDBOX_OFFER}: {SANDBOX_OFFER_DETAILS}"
-)
 OWN_WORDS_OPTION = MenuOption("0", "in your own words")
-DENIAL_REASON_PROMPT = "reason (Enter to skip): "
+DENIAL_REASON_PROMPT = "why, or what to do instead (Enter to skip): "
+SEE_ALL_HINT = "… {} more lines: Ctrl-O shows all"
+MIN_HEAD_LINES = 10
+MAX_HEAD_LINES = 40
+"""Lines of a long change or command that are shown with its question."""
+RESERVED_QUESTION_ROWS = 18
+"""Rows that the rest of a question and the footer need."""
 
 
 class TerminalDialogs:
@@ -51,6 +52,11 @@ class TerminalDialogs:
         # another task. Without this a question could appear above the text that explains it.
         self._told: dict[str, anyio.Event] = {}
         self._one = anyio.Lock()
+        self._standing: tuple[PermissionQuestion, Menu] | None = None
+        self._rest: list[str] = []
+        """The lines of the open question that are not shown yet."""
+        self._mode = ""
+        """The mode that answered the open question."""
 
     def call_shown_event(self, call: str) -> anyio.Event:
         """Return an event that is set once all output before this call's question is shown."""
@@ -60,36 +66,51 @@ class TerminalDialogs:
         """Show exactly what would run, and ask for permission."""
         await self.call_shown_event(question.call).wait()
         async with self._one:
-            self._show_question(question)
-            rules = escape_invisible(", ".join(question.always))
-            always = (MenuOption("a", "yes, always", rules),) if question.always else ()
-            offer = (SANDBOX_OPTION,) if question.offers_sandbox else ()
-            options = (ONCE_OPTION, *always, *offer, DENY_OPTION)
-            picked = await self._screen.pick_options(options)
-            match options[picked[0]].key if picked else "":
-                case "y":
-                    return PersonAnswer(
-                        allow=True, reason="the user said yes", digest=question.digest
-                    )
-                case "a":
-                    said = "the user said always"
-                    return PersonAnswer(
-                        allow=True, reason=said, always=True, digest=question.digest
-                    )
-                case "s":
-                    said = "the user said yes"
-                    return PersonAnswer(
-                        allow=True, reason=said, sandbox=True, digest=question.digest
-                    )
-                case _:
-                    why = (
-                        (await self._screen.ask_text(DENIAL_REASON_PROMPT) or "").strip()
-                        if picked
-                        else ""
-                    )
-                    return PersonAnswer(
-                        allow=False, reason=f"the user said no{': ' + why if why else ''}"
-                    )
+            asked = AskedCall(question, os.getcwd())
+            self._show_question(asked)
+            choices = tuple(list_answers(asked))
+            picked = await self._pick_answer(question, choices, at_no=bool(asked.dangers))
+            if self._mode:
+                self._show_answer(f"yes: mode {self._mode}")
+                said = f"the user switched to mode {self._mode}"
+                return PersonAnswer(allow=True, reason=said, digest=question.digest)
+            choice = choices[-1 if picked is None else picked]
+            asks_why = picked is not None and choice.name == "no"
+            why = (
+                (await self._screen.ask_text(DENIAL_REASON_PROMPT) or "").strip()
+                if asks_why
+                else ""
+            )
+            told = f"no{': ' + why if why else ''}" if choice.name == "no" else choice.label
+            self._show_answer(told)
+            return build_answer(question, choice.name, why=why)
+
+    async def _pick_answer(
+        self, question: PermissionQuestion, choices: tuple[AnswerChoice, ...], *, at_no: bool
+    ) -> int | None:
+        """Let the user pick an answer; None if they cancel, or a mode answers for them."""
+        options = tuple(MenuOption(one.key, one.label, one.note) for one in choices)
+        menu = Menu(options)
+        menu.at = len(options) - 1 if at_no else 0
+        self._standing, self._mode = (question, menu), ""
+        try:
+            picked = await self._screen.run_menu(menu)
+        finally:
+            self._standing, self._rest = None, []
+        return picked[0] if picked else None
+
+    def answer_by_mode(self, mode: str) -> None:
+        """Answer the open question with yes if there would be none in this mode."""
+        if self._standing is not None and mode in self._standing[0].modes:
+            self._mode = mode
+            self._standing[1].cancel()
+
+    def show_rest(self) -> bool:
+        """Show what the open question left out; return whether there was anything."""
+        rest, self._rest = self._rest, []
+        if rest:
+            self._screen.show_lines(*rest)
+        return bool(rest)
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry one after the other."""
@@ -128,21 +149,57 @@ class TerminalDialogs:
         else:
             answer = ", ".join(choice.options[number].label for number in picked)
         if answer is not None:
-            self._page().show_note(answer)
+            self._show_answer(answer)
         return answer
 
-    def _show_question(self, question: PermissionQuestion) -> None:
-        """Show the call in full, its effects and why it needs approval."""
+    def _show_answer(self, text: str) -> None:
+        """Leave the user's answer below its question."""
+        theme = self._screen.theme
+        first, *more = wrap_words(clean_display_text(text), self._screen.columns - 5)
+        lines = [f"  {theme.mark('→', 'accent')} {first}", *(f"    {line}" for line in more)]
+        self._screen.show_lines(*lines)
+
+    def _show_question(self, asked: AskedCall) -> None:
+        """Show the call, what it touches and why it is asked about; a long one by its head."""
         theme, room = self._screen.theme, self._screen.columns - 5
-        asked = f"needs approval: {escape_invisible(question.because)}"
-        effects = (f"· {escape_invisible(effect)}" for effect in question.effects)
-        quiet = [line for text in (*effects, asked) for line in fold_lines(text, room)]
+        risky = bool(asked.dangers)
+        sign = theme.mark("!" if risky else "?", "bad" if risky else "warn")
+        by = f"for the agent: {asked.agent}" if asked.agent else ""
+        first, *more = wrap_words(asked.sentence, room)
+        body = self._render_body(asked, room)
+        head = max(MIN_HEAD_LINES, min(MAX_HEAD_LINES, self._screen.rows - RESERVED_QUESTION_ROWS))
+        self._rest = body[head:]
+        hint = [f"    {SEE_ALL_HINT.format(len(self._rest))}"] if self._rest else []
+        facts = (*(f"· {one}" for one in asked.effects), f"why: {asked.reason}", by)
+        quiet = [line for text in facts if text for line in wrap_words(text, room)]
         self._screen.show_lines(
             "",
-            f"  {theme.mark('?', 'warn')} {theme.mark(escape_invisible(question.tool), 'strong')}",
-            *(f"    {line}" for line in transcript.render_arguments(question.args, theme, room)),
+            f"  {sign} {theme.mark(first, 'strong')}",
+            *(f"    {theme.mark(line, 'strong')}" for line in more),
+            *body[:head],
+            *(theme.mark(line, "warn") for line in hint),
+            *(
+                f"    {theme.mark(line, 'bad')}"
+                for one in asked.dangers
+                for line in wrap_words(one, room)
+            ),
             *(f"    {theme.mark(line, 'quiet')}" for line in quiet),
         )
+
+    def _render_body(self, asked: AskedCall, room: int) -> list[str]:
+        """Render what would change or run, in full; long lines are folded, never cut."""
+        theme = self._screen.theme
+        if asked.is_told_by_sentence:
+            return []
+        if asked.new_content is not None:
+            new = asked.new_content.removesuffix("\n").split("\n")
+            folded = (part for line in new for part in fold_lines(escape_invisible(line), room - 2))
+            lines = [theme.mark(f"+ {part}", "good") for part in folded]
+        elif asked.patch is None or asked.patch.truncated:
+            lines = transcript.render_arguments(asked.question.args, theme, room)
+        else:
+            lines = transcript.render_whole_patch(asked.patch, theme, room)
+        return [f"    {line}" for line in lines]
 
 
 # The session picker.

@@ -245,7 +245,7 @@ class Keyboard:
             (self._open_editor, typing & ~busy, (Keys.ControlG,)),
             (self._suspend, typing & ~busy, (Keys.ControlZ,)),
             (self._clear_screen, ~menu, (Keys.ControlL,)),
-            (self._switch_mode, typing, (Keys.BackTab,)),
+            (self._switch_mode, ~is_searching, (Keys.BackTab,)),
             (self._expand_result, ~is_searching, (Keys.ControlO,)),
             (self._enable_synchronized, ~menu | menu, (SYNCHRONIZED_REPLY,)),
         )

@@ -7,11 +7,12 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.tui.markdown import Theme, cut_line, wrap_words
+from travois.tui.markdown import Theme, wrap_words
 
 MENU_QUIET_SECONDS = 0.4
 """Seconds without a key before one counts, so that typing does not answer a question."""
 MAX_MENU_ROWS = 10
+MAX_LABEL_ROWS = 3
 
 
 class MenuOption(msgspec.Struct, frozen=True):
@@ -87,7 +88,8 @@ class Menu:
         pointer = theme.mark("❯", "accent") if here else " "
         key = theme.mark(one.key, "accent" if here else "quiet")
         room = columns - 8
-        label = cut_line(tick + one.label, room)
+        label, *rest = wrap_words(tick + one.label, room)[:MAX_LABEL_ROWS] or [""]
         lines = [f"  {pointer} {key}  {theme.mark(label, 'strong') if here else label}"]
+        lines += [f"       {theme.mark(line, 'strong') if here else line}" for line in rest]
         notes = wrap_words(one.note, room)[:4] if one.note else []
         return lines + [f"       {theme.mark(note, 'quiet')}" for note in notes]

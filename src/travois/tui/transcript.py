@@ -74,6 +74,24 @@ def render_patch(
     return shown[:most] + more
 
 
+def render_whole_patch(change: FilePatch, theme: Theme, columns: int) -> list[str]:
+    """Render every line of a change; what is too long for a line goes on in the next."""
+    lines: list[str] = []
+    for hunk in change.structured_patch:
+        old, new = hunk.old_start, hunk.new_start
+        digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
+        for line in hunk.lines:
+            sign, number = line[:1], old if line.startswith("-") else new
+            at, role = f"{number:>{digits}}", SIGNS.get(sign)
+            for part in fold_lines(escape_invisible(line[1:]), columns - digits - 7):
+                body = theme.mark(f"{sign} {part}", role) if role else f"  {part}"
+                lines.append(f"{theme.mark(at, 'quiet')} {body}")
+                at = " " * digits
+            old += not line.startswith("+")
+            new += not line.startswith("-")
+    return lines
+
+
 def render_unified_diff(
     diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
 ) -> list[str]:

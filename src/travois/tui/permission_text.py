@@ -1,0 +1,228 @@
+"""A permission question in words: the sentence that asks, what it touches, why, and the choices."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from travois.core.content import Call
+from travois.core.display_text import escape_invisible
+from travois.core.tool_names import canonical_call, decode_arguments
+from travois.permissions.danger import DANGER_PREFIX
+from travois.ports.tool import ToolError
+from travois.ports.world import SANDBOX_OFFER, SANDBOX_OFFER_DETAILS, PermissionQuestion
+from travois.ports.world import PersonAnswer as Answer
+from travois.tools.diff import FilePatch
+from travois.tools.edit import MAX_EDITED_FILE_BYTES, preview_change
+
+EDIT_TOOLS = ("Edit", "MultiEdit", "Write")
+MAX_TITLE_COMMAND = 60
+"""The longest command that is quoted in the sentence itself."""
+MODE_REASON = "in this permission mode every change of a file is asked about"
+ASKING_AGENT = re.compile(r"\[(.*?)\] ")
+"""Begins the summary of a subagent's call."""
+SHORT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"Bash\((.+):\*\)"), "`{}`"),
+    (re.compile(r"Bash\((.+)\)"), "exactly `{}`"),
+    (re.compile(r"Edit\(/(.+)\)"), "changes of {}"),
+    (re.compile(r"Read\(/(.+)/\*\*\)"), "reading {}/"),
+    (re.compile(r"\w+\(domain:(.+)\)"), "{}"),
+)
+"""How a rule that a question offers is read to the person."""
+PATH_ARGUMENTS = ("file_path", "notebook_path")
+SENTENCES = {
+    "Edit": ("Edit {}?", "file_path"),
+    "MultiEdit": ("Edit {}?", "file_path"),
+    "NotebookEdit": ("Edit {}?", "notebook_path"),
+    "Read": ("Read {}?", "file_path"),
+    "WebFetch": ("Fetch {}?", "url"),
+    "WebSearch": ("Search the web for “{}”?", "query"),
+    "ApplyPatch": ("Apply this patch?", ""),
+    "EnterPlanMode": ("Start plan mode?", ""),
+}
+"""The sentence that asks about a tool, with the argument that it names."""
+PATH_RULES = ("Edit(", "Read(")
+ChoiceName = Literal["yes", "always", "everywhere", "edits", "sandbox", "no"]
+
+
+class AnswerChoice(msgspec.Struct, frozen=True):
+    """One answer to a permission question: its key, its words and a note."""
+
+    name: ChoiceName
+    key: str
+    label: str
+    note: str = ""
+
+
+class AskedCall:
+    """The call that a question is about, as a person reads it."""
+
+    def __init__(self, question: PermissionQuestion, folder: str) -> None:
+        call = canonical_call(Call(question.call, question.tool, question.args))
+        self.question = question
+        self.name = call.name
+        self._folder = folder
+        self._args = decode_arguments(call.args) or {}
+        self.patch = self._preview(call.args) if self.name in EDIT_TOOLS else None
+        """What an edit would change; none if that cannot be told."""
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that asks."""
+        return escape_invisible(self._phrase())
+
+    @property
+    def command(self) -> str:
+        """The shell command; empty for other tools."""
+        return self._text("command").strip() if self.name == "Bash" else ""
+
+    @property
+    def is_told_by_sentence(self) -> bool:
+        """True if the sentence says all that the arguments do."""
+        return set(self._args) - {"description"} == {"command"} and self.command in self.sentence
+
+    @property
+    def new_content(self) -> str | None:
+        """The content of a file that does not exist yet; else None."""
+        created = self.name == "Write" and self.patch is not None and self.patch.type == "create"
+        return self._text("content") if created else None
+
+    @property
+    def agent(self) -> str:
+        """What the subagent does that asks; empty for the main agent."""
+        found = ASKING_AGENT.match(self.question.summary)
+        return escape_invisible(found[1]) if found else ""
+
+    @property
+    def dangers(self) -> list[str]:
+        """What is dangerous about it."""
+        effects = self.question.effects
+        return [escape_invisible(one) for one in effects if one.startswith(DANGER_PREFIX)]
+
+    @property
+    def effects(self) -> list[str]:
+        """What it touches beyond what the sentence says."""
+        said = f"changes {self._path()}"
+        return [
+            escape_invisible(one)
+            for one in self.question.effects
+            if not one.startswith(DANGER_PREFIX) and one != said
+        ]
+
+    @property
+    def reason(self) -> str:
+        """Why it is asked about."""
+        because = self.question.because
+        if self.patch is not None and because.startswith("writes ") and ";" not in because:
+            return MODE_REASON if because.endswith(self._text("file_path")) else because
+        ran = re.match(r"runs (.+?): (?=.)", because)
+        told = ran is not None and self.command.startswith(ran[1])
+        return escape_invisible(because[ran.end() :] if ran and told else because)
+
+    def _phrase(self) -> str:
+        if self.name == "Bash":
+            short = len(self.command) <= MAX_TITLE_COMMAND and self.command.isprintable()
+            return f"Run `{self.command}`?" if short else "Run this command?"
+        if self.name == "Write":
+            made = self.patch is not None and self.patch.type == "create"
+            return f"{'Create' if made else 'Overwrite'} {self._path()}?"
+        if self.name in SENTENCES:
+            sentence, argument = SENTENCES[self.name]
+            is_path = argument in PATH_ARGUMENTS
+            return sentence.format(self._path() if is_path else self._text(argument))
+        if self.name.startswith("mcp__"):
+            server, _, tool = self.name.removeprefix("mcp__").partition("__")
+            return f"Use {tool} of the MCP server {server}?"
+        return f"{ASKING_AGENT.sub('', self.question.summary, count=1)}?"
+
+    def _preview(self, args: str) -> FilePatch | None:
+        path = os.path.join(self._folder, os.path.expanduser(self._text("file_path")))
+        try:
+            data = _read_file(path)
+            return preview_change(self.name, args, path=path, data=data)
+        except (OSError, ToolError, msgspec.DecodeError):
+            return None
+
+    def _text(self, name: str) -> str:
+        value = self._args.get(name)
+        return value if isinstance(value, str) else ""
+
+    def _path(self) -> str:
+        """Return the path of the file, relative to the folder if it lies there."""
+        path = os.path.join(self._folder, self._text("file_path") or self._text("notebook_path"))
+        return os.path.normpath(path).removeprefix(self._folder.rstrip("/") + "/")
+
+    def shorten_rules(self) -> str:
+        """Return the rules that are offered, in the words of a person."""
+        return escape_invisible(
+            ", ".join(
+                _shorten_rule(rule).replace(f"{self._folder.rstrip('/')}/", "")
+                for rule in self.question.always
+            )
+        )
+
+
+def _read_file(path: str) -> bytes | None:
+    """Read a file for a preview; None if there is none."""
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as file:
+        data = file.read(MAX_EDITED_FILE_BYTES + 1)
+    if len(data) > MAX_EDITED_FILE_BYTES:
+        raise OSError("too large for a preview")
+    return data
+
+
+def _shorten_rule(rule: str) -> str:
+    for pattern, words in SHORT_RULES:
+        if found := pattern.fullmatch(rule):
+            return words.format(found[1])
+    return rule
+
+
+def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:
+    """Yield the answers to a question, in the order of their rows."""
+    question = asked.question
+    edits = AnswerChoice("edits", "e", "yes, and accept all edits of this session")
+    has_edits = "accept-edits" in question.modes
+    yield AnswerChoice("yes", "y", "yes")
+    if has_edits and asked.name in EDIT_TOOLS:
+        yield edits
+    if question.always:
+        again = f"yes, and don't ask again for {asked.shorten_rules()}"
+        yield AnswerChoice("always", "a", f"{again} in this project")
+        if not any(rule.startswith(PATH_RULES) for rule in question.always):
+            yield AnswerChoice("everywhere", "u", f"{again} in all projects")
+    if has_edits and asked.name not in EDIT_TOOLS:
+        yield edits
+    if question.offers_sandbox:
+        yield AnswerChoice("sandbox", "s", f"yes, and {SANDBOX_OFFER}", SANDBOX_OFFER_DETAILS)
+    yield AnswerChoice("no", "n", "no, and tell it why")
+
+
+def build_answer(question: PermissionQuestion, name: ChoiceName, *, why: str = "") -> Answer:
+    """Build the answer that a choice stands for; `why` explains a no."""
+    digest = question.digest
+    match name:
+        case "yes":
+            return Answer(allow=True, reason="the user said yes", digest=digest)
+        case "always" | "everywhere":
+            return Answer(
+                allow=True,
+                reason="the user said always",
+                always=True,
+                everywhere=name == "everywhere",
+                digest=digest,
+            )
+        case "edits":
+            return Answer(
+                allow=True, reason="the user said yes", mode="accept-edits", digest=digest
+            )
+        case "sandbox":
+            return Answer(allow=True, reason="the user said yes", sandbox=True, digest=digest)
+        case "no":
+            return Answer(allow=False, reason=f"the user said no{': ' + why if why else ''}")

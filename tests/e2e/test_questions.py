@@ -1,0 +1,138 @@
+"""Permission questions on the screen: what they say, the answers, and what stays of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.glass import Glass, use
+from tests.e2e.program import Program
+from travois.core.facts import Decided
+
+DONE = {"say": "Done."}
+FORCED = {
+    42: """\
+  ! Run `git push --force origin main`?
+    DANGER: force push: overwrites
+    commits on the server""",
+    80: """\
+  ! Run `git push --force origin main`?
+    DANGER: force push: overwrites commits on the server
+    · runs git push (effects unknown)""",
+}
+FORCED[120] = FORCED[80]
+CHOICES = {
+    42: """\
+    y  yes
+    a  yes, and don't ask again for
+       exactly `git push --force origin
+       main` in this project
+    u  yes, and don't ask again for
+       exactly `git push --force origin
+       main` in all projects
+  ❯ n  no, and tell it why""",
+    80: """\
+    y  yes
+    a  yes, and don't ask again for exactly `git push --force origin main` in
+       this project
+    u  yes, and don't ask again for exactly `git push --force origin main` in
+       all projects
+  ❯ n  no, and tell it why""",
+    120: """\
+    y  yes
+    a  yes, and don't ask again for exactly `git push --force origin main` in this project
+    u  yes, and don't ask again for exactly `git push --force origin main` in all projects
+  ❯ n  no, and tell it why""",
+}
+
+
+def begin(program: Program, *args: str, columns: int = 80, rows: int = 30) -> Glass:
+    glass = Glass(program, *program.model, *args, columns=columns, rows=rows)
+    glass.ready()
+    glass.type("go\r")
+    return glass
+
+
+def answer(glass: Glass, keys: str) -> None:
+    glass.still()
+    glass.type(keys)
+
+
+def decisions(program: Program) -> list[tuple[str, str]]:
+    facts = [entry.fact for entry in program.facts()]
+    return [(one.verdict, one.by) for one in facts if isinstance(one, Decided)]
+
+
+@pytest.mark.parametrize("columns", [42, 80, 120])
+def test_danger_is_red_named_and_never_the_first_choice(program: Program, columns: int) -> None:
+    push = use("Bash", command="git push --force origin main")
+    with program.served([{"say": [push]}, DONE]):
+        glass = begin(program, columns=columns)
+        glass.until("no, and tell it why")
+        seen = glass.still()
+        assert FORCED[columns] in seen
+        assert CHOICES[columns] in seen
+        assert "\x1b[0;31mDANGER" in glass.raw or "31mDANGER" in glass.raw
+        glass.type("\r")
+        glass.until("(Enter to skip)")
+        glass.type("use a branch\r")
+        glass.until("→ no: use a branch", "Done.")
+        assert glass.leave() == 0
+
+
+def test_all_edits_of_the_session_are_accepted_with_one_answer(program: Program) -> None:
+    writes = [{"say": [use("Write", file_path=f"{n}.txt", content="x\n")]} for n in "ab"]
+    with program.served([*writes, DONE]):
+        glass = begin(program)
+        glass.until("? Create a.txt?", "+ x", "e  yes, and accept all edits of this session")
+        answer(glass, "e")
+        glass.until("→ yes, and accept all edits", "Done.", "accept-edits")
+        assert "? Create b.txt?" not in glass.story
+        assert glass.leave() == 0
+    assert decisions(program) == [("allow", "person"), ("allow", "mode")]
+    assert (program.folder / "b.txt").read_text() == "x\n"
+
+
+def test_shift_tab_answers_where_the_mode_would_not_ask(program: Program) -> None:
+    with program.served([{"say": [use("Write", file_path="a.txt", content="x")]}, DONE]):
+        glass = begin(program)
+        glass.until("? Create a.txt?")
+        glass.still()
+        glass.type("\x1b[Z")
+        glass.until("→ yes: mode accept-edits", "Done.")
+        for mode in ("plan", "auto"):
+            glass.type("\x1b[Z")
+            glass.until(f"{mode} ·")
+        assert glass.leave() == 0
+    assert (program.folder / "a.txt").read_text() == "x"
+
+
+def test_a_long_file_shows_its_head_and_all_of_it_on_demand(program: Program) -> None:
+    text = "".join(f"line {number}\n" for number in range(80))
+    with program.served([{"say": [use("Write", file_path="a.txt", content=text)]}, DONE]):
+        glass = begin(program)
+        seen = glass.until("68 more lines: Ctrl-O shows all", "no, and tell it why")
+        assert "+ line 11" in seen and "line 12" not in glass.story
+        glass.type("\x0f")
+        glass.until("+ line 79")
+        assert "+ line 12" in glass.story
+        answer(glass, "y")
+        glass.until("Done.")
+        assert glass.leave() == 0
+
+
+def test_a_rule_for_all_projects_goes_into_the_users_settings(program: Program) -> None:
+    script = [{"say": [use("Bash", command="git fetch nowhere")]}, DONE]
+    with program.served(script):
+        glass = begin(program)
+        glass.until("don't ask again for `git fetch` in this project")
+        answer(glass, "u")
+        glass.until("`git fetch` in all projects", "Done.")
+        assert glass.leave() == 0
+    settings = json.loads((program.home / "settings.json").read_text())
+    assert settings["permissions"]["allow"] == ["Bash(git fetch:*)"]
+    elsewhere = program.folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    program.folder = elsewhere
+    assert "git fetch" in program.run("permissions", "list").out
