@@ -154,10 +154,13 @@ class Session:
         self.parting += self.crew.agent.world.processes.take_notices()
         return handled
 
-    async def run(self, prompt: str | tuple[TextOrMedia, ...] = ()) -> AsyncGenerator[Event]:
+    async def run(
+        self, prompt: str | tuple[TextOrMedia, ...] = (), *, id: str = ""
+    ) -> AsyncGenerator[Event]:
         """Run one turn; closing the iterator stops it and answers every open call.
 
-        Without a prompt it is about what came in since the last one, such as mail.
+        Without a prompt it is about what came in since the last one, such as mail, or it goes on
+        with a turn that was interrupted. `id` marks the prompt in the log.
         """
         assert self._group is not None, "use `async with Session(...)`"
         content = (Text(prompt),) if isinstance(prompt, str) else prompt
@@ -165,7 +168,7 @@ class Session:
         if content:
             _check_prompt_fits(agent.session.view, User(content), self.crew.model)
             agent.turn.inbox.extend(await read_mentions(agent, typed_text(content)))
-            agent.turn.inbox.append(User(content))
+            agent.turn.inbox.append(User(content, mail=id))
         done = anyio.Event()
         with agent.session.watch() as events:
             self._group.start_soon(self._run_turn, done)

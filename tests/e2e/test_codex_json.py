@@ -127,7 +127,7 @@ def test_a_list_of_tasks_is_one_item_until_the_turn_ends_if_only_at_a_limit(
         {"type": "item.updated", "item": {**item, "items": later}},
         {"type": "item.completed", "item": {**item, "items": later}},
     ]
-    assert (done.code, failed["type"]) == (1, "turn.failed")
+    assert (done.code, failed["type"]) == (4, "turn.failed")
 
 
 def test_thoughts_are_told_and_an_answer_of_a_form_is_the_last_word(program: Program) -> None:

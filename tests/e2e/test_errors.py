@@ -43,7 +43,7 @@ def test_a_server_that_does_not_run_is_told_in_one_line_at_once(
     port = free_port()
     program.extra = {variable: f"http://127.0.0.1:{port}"}
     done = program.run("-p", "hi", "--model", f"{provider}/x")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (75, "")
     assert done.err == (
         f"travois: network: no server is listening on 127.0.0.1:{port} (connection refused). "
         f"Start it with {start}, or set {variable} to its address.\n"
@@ -57,7 +57,7 @@ def test_a_server_that_went_away_is_not_waited_for(program: Program) -> None:
         url = api.url
     program.url = url
     done = program.ask("go on", "-c")
-    assert done.code == 1
+    assert done.code == 75
     assert "no server is listening" in done.err and "ANTHROPIC_BASE_URL" in done.err
     assert "retrying in" not in done.err
     (failed,) = [entry.fact for entry in program.facts() if isinstance(entry.fact, Failed)]
@@ -160,7 +160,7 @@ def test_what_failed_for_a_passing_reason_can_be_resumed(program: Program) -> No
     with program.served([OK]) as api:
         api.fault({"http": {"status": 529, "type": "overloaded_error"}}, every=1)
         quick = '{"retry":{"attempts":2,"maxWait":0.01}}'
-        assert program.ask("the task", "--settings", quick).code == 1
+        assert program.ask("the task", "--settings", quick).code == 75
         assert len(program.logs()) == 1
         api.world.faults.rules.clear()
         assert program.ask("go on", "-c").out == "ok\n"
@@ -179,7 +179,7 @@ def test_a_limit_between_events_holds_for_a_server_on_this_machine(
     with program.served([OK]) as api:
         api.fault({"stall": {"s": 30}}, every=1)
         done = program.ask("go", "--settings", waits)
-    assert done.code == 1
+    assert done.code == 75
     assert "no data from the server for 0.3 s" in done.err
 
 

@@ -61,7 +61,7 @@ def test_a_fault_for_ever_gives_up_with_a_code_and_a_session(program: Program) -
     with program.served([OK]) as api:
         api.fault({"http": {"status": 529, "type": "overloaded_error"}}, every=1)
         done = program.ask("go", "--settings", QUICK)
-        assert done.code == 1 and "overloaded" in done.err.lower()
+        assert done.code == 75 and "overloaded" in done.err.lower()
         assert len(api.ledger) == 4
         api.world.faults.rules.clear()
         assert program.ask("now?", "-c").out == "ok\n"
@@ -84,7 +84,7 @@ def test_a_refusal_is_told_at_once(program: Program, status: int) -> None:
 def test_no_server_is_told_in_words(program: Program) -> None:
     program.url = "http://127.0.0.1:9"
     done = program.ask("go", "--settings", QUICK)
-    assert done.code == 1
+    assert done.code == 75
     assert "127.0.0.1:9" in done.err and "Traceback" not in done.err
 
 

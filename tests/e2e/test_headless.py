@@ -74,6 +74,7 @@ def test_json_is_one_result_object(program: Program) -> None:
         "type": "result",
         "subtype": "success",
         "is_error": False,
+        "outcome": "done",
         "result": "Four.",
         "num_turns": 1,
         "stop_reason": "end_turn",
@@ -173,7 +174,7 @@ def test_the_turn_limit_ends_with_an_error_and_a_code(program: Program) -> None:
         program.url = api.url
         done = program.ask("go", "--max-turns", "3", "--output-format", "json")
         assert len(api.ledger) == 3
-    assert done.code == 1
+    assert done.code == 4
     assert (done.result["subtype"], done.result["num_turns"]) == ("error_max_turns", 3)
 
 
@@ -187,7 +188,7 @@ def test_the_budget_is_kept_before_the_next_request(program: Program) -> None:
         program.url = api.url
         done = program.ask("go", "--max-budget-usd", "1.1", "--output-format", "json")
         assert len(api.ledger) == 2  # 0.4 dollars each; a third would pass the budget
-    assert (done.code, done.result["subtype"]) == (1, "error_max_budget_usd")
+    assert (done.code, done.result["subtype"]) == (4, "error_max_budget_usd")
 
 
 def test_the_system_prompt_can_be_replaced_and_extended(program: Program) -> None:

@@ -163,7 +163,7 @@ def test_when_nobody_can_answer_the_session_can_go_on_later(program: Program) ->
         given = ("--settings", settings, "--fallback-model", "house/claude-haiku-5-5")
         api.fault({"http": {"status": 529}}, n=[1, 2, 3, 4])
         failed = program.run("-p", "hello", "--model", "house/claude-opus-5-5", *given)
-        assert failed.code == 1
+        assert failed.code == 75
         done = program.run("-p", "again", "-c", *given)
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
     assert heads(program)[-1][0] == "claude-opus-5-5"
@@ -355,7 +355,7 @@ def test_a_server_that_speaks_garbage_ends_the_turn_and_not_the_session(
         given = ("--settings", json.dumps(settings), "--model", "house/lab-model")
         api.fault("bad_json_event", n=1, after={"events": 0})
         failed = program.run("-p", "hello", *given)
-        assert (failed.code, failed.out) == (1, ""), failed.err
+        assert (failed.code, failed.out) == (75, ""), failed.err
         assert "garbled" in failed.err
         done = program.run("-p", "again", "-c", *given)
         assert (done.code, done.out) == (0, "Hi.\n"), done.err

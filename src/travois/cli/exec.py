@@ -75,6 +75,10 @@ def _add_ignored_flags(top: ArgumentParser) -> None:
         top.add_argument(f"--{name}", default="", help=SUPPRESS)
 
 
+CODEX_EXIT_CODES = {4: 1, 5: 0, os.EX_TEMPFAIL: 1}
+"""The exit codes of `codex exec` for those that it does not have."""
+
+
 def run_exec(args: Namespace) -> int:
     """Run a task with the flags of `codex exec`; return the exit code."""
     for notice in _apply_codex_config(args):
@@ -86,7 +90,8 @@ def run_exec(args: Namespace) -> int:
     words = list(_to_travois_argv(args))
     if args.cd:
         _change_folder(args.cd)
-    return run_headless(parse_command_line(words))
+    code = run_headless(parse_command_line(words))
+    return CODEX_EXIT_CODES.get(code, code)
 
 
 def _apply_codex_config(args: Namespace) -> Iterator[str]:

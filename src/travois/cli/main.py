@@ -31,6 +31,7 @@ with lazy_imports():
     from travois.cli import front_end
     from travois.compose import worktree
     from travois.headless import print_mode
+    from travois.process import parent_watch
     from travois.settings import validate
 
 
@@ -69,9 +70,12 @@ def start_in_background(argv: list[str], args: Namespace) -> int:
     """Start a background run in its own process and print its session id."""
     if args.print or not args.prompt:
         raise UserError("--bg starts one task in the background", fix="Give a prompt, and omit -p.")
+    if args.die_with_parent:
+        raise UserError("--bg outlives its parent", fix="Omit --die-with-parent.")
     if args.latest or args.no_session_persistence:
         raise UserError("--bg needs a saved session", fix="Choose one with -r, or start a new one.")
-    named = args.session_id or (args.resume if not args.fork_session else "")
+    named = args.session_id or args.resume_or_create
+    named = named or (args.resume if not args.fork_session else "")
     id = named or str(uuid4())
     words = ["-p", *(() if named else ("--session-id", id))]
     words += [word for word in argv if word not in BACKGROUND_FLAGS]
@@ -206,6 +210,8 @@ def _dispatch_command_line(argv: list[str]) -> int:
 
 def _run_session(options: Namespace) -> int:
     """Run one task in print mode, or an interactive session."""
+    if options.die_with_parent or options.lease:
+        parent_watch.watch_parent_and_lease(parent=options.die_with_parent, lease=options.lease)
     if options.init_only or options.print:
         return (
             print_mode.run_setup_hooks(options)

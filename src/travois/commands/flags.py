@@ -94,10 +94,11 @@ commands:
 {commands}
 
 exit codes:
-  0 done   1 the turn failed or hit a limit   2 bad input or settings
+  0 done   1 the turn failed   2 bad input or settings
   3 done, but a tool call was denied (only with --fail-on-denial)
+  4 reached a limit   5 the model refused   75 the provider failed; try again later
   129 hung up (SIGHUP)   130 interrupted (SIGINT)   143 terminated (SIGTERM);
-  after these three the session can be resumed
+  after 1, 4, 75 and these three, `travois -p -r ID` goes on with the turn
 
 Models: ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL), OPENAI_API_KEY (OPENAI_BASE_URL).
 State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
@@ -268,6 +269,14 @@ def _add_resume_flags(top: ArgumentParser) -> None:
     add("--fork-session", action="store_true", help="with -c or -r: continue in a copy")
     add("--resume-session-at", default="", metavar="UUID", help=SUPPRESS)
     add("--session-id", default="", metavar="UUID", help="id for the new session")
+    what = "resume the session with this id, or create it"
+    add("--resume-or-create", default="", metavar="UUID", help=what)
+    what = "send the prompt only once per session, however often this is run (with -p)"
+    add("--prompt-id", default="", metavar="NAME", help=what)
+    what = "end, with all commands, when the parent process ends"
+    add("--die-with-parent", action="store_true", help=what)
+    what = "end when the Unix time in this file is over, or the file is removed"
+    add("--lease", default="", metavar="FILE", help=what)
     add("-n", "--name", default="", help="name the session")
     what = "work in a separate git worktree"
     add("-w", "--worktree", nargs="?", const="", metavar="NAME", help=what)
@@ -359,8 +368,20 @@ def _read_text_flag(text: str, path: str, *, flag: str) -> str:
         raise UserError(f"--{flag}-file {path} cannot be read", why=str(error)) from None
 
 
+def _check_session_flags(args: Namespace) -> None:
+    """Refuse flags that name the session in two ways."""
+    others = (
+        ("--resume", args.resume),
+        ("--continue", args.latest),
+        ("--session-id", args.session_id),
+    )
+    if args.resume_or_create and (named := [flag for flag, value in others if value]):
+        raise UserError(f"--resume-or-create and {named[0]} cannot be combined", fix="Use one.")
+
+
 def options_from_args(args: Namespace) -> Options:
     """Translate parsed command-line flags to session options."""
+    _check_session_flags(args)
     system, more = args.system_prompt, args.append_system_prompt
     return Options(
         cwd=os.getcwd(),
@@ -395,7 +416,8 @@ def options_from_args(args: Namespace) -> Options:
         max_tokens=args.max_tokens,
         max_seconds=args.max_seconds,
         session_id=args.session_id,
-        resume=args.resume,
+        resume=args.resume_or_create or args.resume,
+        create_missing=bool(args.resume_or_create),
         latest=args.latest,
         fork=args.fork_session,
         upto=args.resume_session_at,

@@ -41,7 +41,13 @@ from travois.prompt.environment import Environment, render_environment
 from travois.sessions import catalog
 from travois.sessions.checkpoint import CHECKPOINT_FILE as CHECKPOINT
 from travois.sessions.home import Project, TravoisHome
-from travois.sessions.log_file import LOG_FILE_NAME, ResilientSessionLog, SessionLog, read_history
+from travois.sessions.log_file import (
+    LOG_FILE_NAME,
+    ResilientSessionLog,
+    SessionLog,
+    read_history,
+    read_opening,
+)
 from travois.sessions.session import Session
 from travois.version import __version__
 
@@ -78,13 +84,24 @@ class OpenedSession(msgspec.Struct, frozen=True):
 def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
     """Open the log that the options name, locked until the stack unwinds."""
     _check_options(options)
-    if options.latest or options.resume:
+    if options.create_missing:
+        options = replace(options, resume=_choose_session_id(options.resume))
+    begins = options.create_missing and not _is_begun(place.home, options.resume)
+    if (options.latest or options.resume) and not begins:
         return _open_existing(place, options, stack)
-    id = _choose_session_id(options.session_id)
+    id = options.resume or _choose_session_id(options.session_id)
     folder = _session_folder(place, id, options, stack)
     log = ResilientSessionLog.create(folder, _build_opened_fact(place, id))
     stack.callback(_close_new_session, log)
     return OpenedSession(id, log, folder / "tool-results")
+
+
+def _is_begun(home: TravoisHome, id: str) -> bool:
+    """Return whether a session has a first entry; one killed at its creation may have none."""
+    return any(
+        folder.name == id and read_opening(folder) is not None
+        for folder in catalog.list_session_folders(home)
+    )
 
 
 def _check_options(options: Options) -> None:
@@ -169,7 +186,7 @@ def _choose_session_id(wanted: str) -> str:
         return str(UUID(wanted))
     except ValueError:
         raise UserError(
-            f"--session-id {wanted} is not a UUID",
+            f"The session id {wanted} is not a UUID",
             fix="For example: --session-id $(uuidgen)",
         ) from None
 

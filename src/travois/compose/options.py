@@ -69,6 +69,8 @@ class Options(msgspec.Struct, frozen=True):
     max_seconds: float = 0.0
     session_id: str = ""
     resume: str = ""
+    create_missing: bool = False
+    """True to create the session that `resume` names if there is none."""
     latest: bool = False
     fork: bool = False
     upto: str = ""

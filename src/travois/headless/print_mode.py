@@ -21,7 +21,10 @@ with lazy_imports():
 
 def run_headless(args: Namespace) -> int:
     """Run headless; return the exit code."""
-    prompt = prompt_input.read_text_prompt(args.prompt or "") if args.input_format == "text" else ()
+    prompt = ()
+    if args.input_format == "text":
+        goes_on = bool(args.latest or args.resume or args.resume_or_create)
+        prompt = prompt_input.read_text_prompt(args.prompt or "", optional=goes_on)
     return anyio.run(_run_headless, args, prompt)
 
 
@@ -49,9 +52,12 @@ async def _run_headless(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int
         run.follow_subagents(session, group)
         for notice in session.crew.notices:
             write_stderr(f"travois: {notice}\n")
-        await run.run_turn(
-            session, await commands.expand_typed_command(session, run.commands, prompt)
-        )
+        if not prompt or run.was_prompted(session):
+            await run.continue_last_turn(session)
+        else:
+            await run.run_turn(
+                session, await commands.expand_typed_command(session, run.commands, prompt)
+            )
         await run.finish_memory(session)
         group.cancel_scope.cancel()
     for notice in session.parting:

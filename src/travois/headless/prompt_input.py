@@ -63,11 +63,11 @@ EMPTY_LINE = InputLine("user")
 """A message without content."""
 
 
-def read_text_prompt(words: str) -> tuple[Text, ...]:
+def read_text_prompt(words: str, *, optional: bool = False) -> tuple[Text, ...]:
     """Return the prompt: piped text, then the argument, which alone may hold commands."""
-    piped = _read_piped(waiting=not words)
+    piped = _read_piped(waiting=not words and not optional)
     parts = tuple(Text(part) for part in (piped.strip("\n"), words) if part.strip())
-    if not parts:
+    if not parts and not optional:
         raise UserError(
             "There is nothing to do",
             why="no prompt was given and standard input is empty",

@@ -22,7 +22,7 @@ from travois.commands.flags import options_from_args
 from travois.compat.claude_json import JsonObject
 from travois.compose import commands
 from travois.compose.mcp import list_server_statuses
-from travois.core.content import TextOrMedia
+from travois.core.content import TextOrMedia, extract_text
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
 from travois.core.facts import Ended, Entry, Finished, Noted
@@ -32,7 +32,7 @@ from travois.engine.agent import Agent
 from travois.engine.background_jobs import JOB_WAIT_SECONDS as JOB_PATIENCE
 from travois.headless.control.agent_work import SubagentProgress
 from travois.headless.control.tasks import TaskLines
-from travois.headless.stream_json import StreamJsonOptions, StreamJsonWriter, TurnTally
+from travois.headless.stream_json import Outcome, StreamJsonOptions, StreamJsonWriter, TurnTally
 from travois.headless.structured_output import StructuredAnswer
 from travois.hooks.fire import HOOK_MODE_NAMES
 from travois.lazy_imports import lazy_imports
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from travois.context.compaction import compact
-    from travois.headless import codex_json
+    from travois.headless import codex_json, last_turn
     from travois.headless.control import callbacks
     from travois.tui import agent_progress, slash_registry
 
@@ -68,6 +68,15 @@ STATE_FOR_ALL_VARIABLE = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Environment variables with which a client asks for session state events."""
 DENIED_EXIT_CODE = 3
 """The exit code of `--fail-on-denial`."""
+OUTCOME_EXIT_CODES: dict[Outcome, int] = {
+    "done": 0,
+    "failed": 1,
+    "limit": 4,
+    "refused": 5,
+    "retryable": os.EX_TEMPFAIL,
+    "interrupted": 130,
+}
+"""The exit codes of a run with one prompt."""
 MAX_DENIALS = 5
 """Denied calls that are listed."""
 RUN_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -99,6 +108,7 @@ class HeadlessRun:
         """Finished side work by entry; some of it ends between turns."""
         self._paid: set[int] = set()
         self._over = False
+        self._prompt_id: str = args.prompt_id
         self._state = ""
         self._fails_on_denial: bool = args.fail_on_denial
         self._children: list[TurnTally] = []
@@ -224,13 +234,49 @@ class HeadlessRun:
         speaker.tally.ended = Ended("crashed", why)
         self._print_outcome(speaker, seconds=0.0)
 
+    async def continue_last_turn(self, session: Session) -> None:
+        """Go on with the turn that was interrupted; print the result of one that was not."""
+        turn = last_turn.find_last_turn(session.crew.agent.session)
+        if turn.is_interrupted:
+            await self.run_turn(session, (), continues=True)
+            return
+        write_stderr("travois: nothing was interrupted; this is the last result\n")
+        speaker = self.create_writer(session)
+        speaker.tally.shape = self.shape
+        if self.shape is not None:
+            self.shape.recall(turn.entries)
+        self._print_opening(session, speaker)
+        for entry in turn.entries:
+            lines = self._event_lines(entry, speaker)
+            if self._format == "codex-json":
+                for line in lines:
+                    print_json_line(line)
+        self._print_outcome(speaker, seconds=turn.seconds)
+
+    def was_prompted(self, session: Session) -> bool:
+        """Return whether an earlier run sent this very prompt, as `--prompt-id` tells."""
+        mark = last_turn.make_prompt_id(self._prompt_id)
+        return mark in session.crew.agent.session.received
+
     async def run_turn(
-        self, session: Session, prompt: tuple[TextOrMedia, ...], *, given: str = ""
+        self,
+        session: Session,
+        prompt: tuple[TextOrMedia, ...],
+        *,
+        given: str = "",
+        continues: bool = False,
     ) -> bool:
-        """Run and print one turn; return whether it started. `given` is the id of its prompt."""
+        """Run and print one turn; return whether it started.
+
+        `given` is the id of its prompt for the client, `continues` is true for a turn that an
+        earlier run began.
+        """
         speaker = self.create_writer(session)
         speaker.tally.ended = INTERRUPTED_END
-        speaker.tally.shape, speaker.given, speaker.unasked = self.shape, given, not prompt
+        speaker.tally.shape, speaker.given = self.shape, given
+        speaker.unasked = not prompt and not continues
+        if continues and (reply := last_turn.find_last_reply(session.crew.agent.session)):
+            speaker.tally.text, speaker.tally.stop = extract_text(reply.content), reply.stop
         if self.shape is not None:
             self.shape.begin_turn()
         start = monotonic()
@@ -257,7 +303,8 @@ class HeadlessRun:
             if why := _terminal_only_reason(found[1]):
                 speaker.tally.ended = Ended("crashed", why)
                 return
-        async with aclosing(session.run(prompt)) as events:
+        mark = last_turn.make_prompt_id(self._prompt_id)
+        async with aclosing(session.run(prompt, id=mark)) as events:
             async for event in events:
                 if self._format in ("text", "json") and (notice := _notice_text(event)):
                     write_stderr(f"travois: {notice}\n")
@@ -328,7 +375,9 @@ class HeadlessRun:
             if seq not in self._paid and seq not in tally.finished:
                 tally.add_side_cost(seq, fact)
         self._paid |= tally.finished
-        self.code = self.code if self.code > 1 else int(tally.is_failure)
+        if self.code <= 1:  # a signal and bad input have codes of their own
+            failed = int(tally.is_failure)
+            self.code = OUTCOME_EXIT_CODES[tally.outcome] if self._alone else failed
         self._print_denials(tally)
         if self._format == "codex-json":
             for line in self._codex_writer.closing_lines(tally):

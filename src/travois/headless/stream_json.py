@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import monotonic, time
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -91,6 +91,11 @@ API_ERROR_NAMES = {
     **dict.fromkeys(("overloaded", "server", "network", "timeout", "garbled"), "server_error"),
 }
 """Client-side names of errors; any other is "invalid_request"."""
+
+
+Outcome = Literal["done", "failed", "limit", "refused", "retryable", "interrupted"]
+PASSING_ERRORS = ("rate_limit", "server_error")
+"""API errors after which the same run may succeed later."""
 
 
 class TurnTally:
@@ -184,6 +189,23 @@ class TurnTally:
         return API_ERROR_NAMES.get(self.failure.kind, "invalid_request")
 
     @property
+    def outcome(self) -> Outcome:
+        """Return how the turn ended, as far as it matters to who started it."""
+        match self.ended.why:
+            case "end" if not self.is_failure:
+                return "done"
+            case "refusal" if not self.is_failure:
+                return "refused"
+            case "turns" | "budget":
+                return "limit"
+            case "aborted":
+                return "interrupted"
+            case "failed" if self.api_error_name in PASSING_ERRORS:
+                return "retryable"
+            case _:
+                return "failed"
+
+    @property
     def terminal_reason(self) -> str:
         """Return why the turn ended, as clients name it."""
         if self.shape is not None and self.shape.is_exhausted:
@@ -213,6 +235,7 @@ class TurnTally:
         return {
             "subtype": subtype,
             "is_error": self.is_failure,
+            "outcome": self.outcome,
             **told,
             "duration_ms": round(seconds * 1000),
             "duration_api_ms": round(self.api_seconds * 1000),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from travois.compat.claude_json import Json
+from travois.core.content import Call, extract_calls
 from travois.core.errors import UserError
+from travois.core.facts import Assistant, Entry, Result
 from travois.core.json import as_object
 from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
@@ -34,6 +37,18 @@ class StructuredAnswer:
     def begin_turn(self) -> None:
         """Start another turn without an answer."""
         self._tries, self.value, self.given = 0, None, False
+
+    def recall(self, entries: Iterable[Entry]) -> None:
+        """Take the answer that was given in these entries of a log."""
+        calls: dict[str, Call] = {}
+        for fact in (entry.fact for entry in entries):
+            if isinstance(fact, Assistant):
+                calls |= {one.id: one for one in extract_calls(fact.content)}
+            elif isinstance(fact, Result) and not fact.error and fact.call in calls:
+                call = calls[fact.call]
+                if call.name == STRUCTURED_OUTPUT_TOOL:
+                    args = as_object(msgspec.json.decode(call.args))
+                    self.value, self.given = args.get("value") if self._wrapped else args, True
 
     @property
     def is_exhausted(self) -> bool:

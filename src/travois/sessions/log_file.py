@@ -265,7 +265,8 @@ class SessionLog:
         self._dirty = False
 
     def _write_first_entry(self, opened: Opened) -> None:
-        if os.fstat(self._fd).st_size:
+        self._cut_torn_end()  # of one that was killed while it wrote its first entry
+        if self._tail[1]:
             raise UserError(
                 f"Session {self.folder.name} already exists",
                 fix=f"Use --resume {self.folder.name}, or another --session-id.",
