@@ -37,9 +37,9 @@ def sse(*events: Event) -> bytes:
     )
 
 
-def reply(block: Event, delta: Event, *, stop: str, number: int) -> bytes:
-    """One streamed message with one block."""
-    usage = {"input_tokens": 10, "output_tokens": 5}
+def reply(block: Event, delta: Event, *, stop: str, number: int, prompt: int = 0) -> bytes:
+    """One streamed message with one block; `prompt` tokens of its request came from the cache."""
+    usage = {"input_tokens": 10, "cache_read_input_tokens": prompt, "output_tokens": 5}
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m"}
     return sse(
         {"type": "message_start", "message": {**message, "content": [], "usage": usage}},
@@ -53,10 +53,14 @@ def reply(block: Event, delta: Event, *, stop: str, number: int) -> bytes:
 
 def shell(number: int, command: str = "") -> bytes:
     """The model asks for one shell command: each time another, for the same would be a circle."""
-    command = command or f"echo {number}"
-    block = {"type": "tool_use", "id": f"toolu_{number:06}", "name": "Bash", "input": {}}
-    delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": command})}
-    return reply(block, delta, stop="tool_use", number=number)
+    return call(number, "Bash", {"command": command or f"echo {number}"})
+
+
+def call(number: int, name: str, args: Event, *, prompt: int = 0) -> bytes:
+    """The model calls a tool."""
+    block = {"type": "tool_use", "id": f"toolu_{number:06}", "name": name, "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": json.dumps(args)}
+    return reply(block, delta, stop="tool_use", number=number, prompt=prompt)
 
 
 def words(number: int, text: str = "Done.") -> bytes:

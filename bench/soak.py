@@ -1,44 +1,77 @@
-"""A long session of trivial calls: CPU and memory of the program at its start and at its end."""
+"""A session of 20,000 calls in a window of 60K tokens: CPU and memory of each tenth of it.
+
+Commands, reads and edits alternate, each prompt is counted honestly, and the conversation is cleared
+and compacted hundreds of times: what a call costs must not grow with the age of the session.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 from statistics import median
 
-from bench.loopback import server, shell, words
+from bench.loopback import Event, Seen, call, server, words
 from bench.program import scratch
 
-CALLS = 3_000
-SHARE = 10
-"""The first and the last tenth are compared."""
+CALLS = 20_000
+PARTS = 10
+WINDOW = 60_000
+FILES = 40
 
 
 def main() -> None:
     children: list[int] = []
-    seen: list[tuple[float, float]] = []
+    used: list[tuple[float, float]] = []
+    seen: list[Seen] = []
 
     def answer(number: int) -> bytes:
         if children:
-            seen.append(_used(children[0]))
-        return shell(number) if number <= CALLS else words(number)
+            used.append(_used(children[0]))
+        if number > CALLS:
+            return words(number)
+        name, args = _choose_call(number)
+        return call(number, name, args, prompt=seen[0].sizes[-1] // 4 if seen else 0)
 
-    with server(answer) as (url, _), scratch(url) as place:
-        child = place.start("--permission-mode", "bypass")
+    with server(answer) as (url, log), scratch(url) as place:
+        seen.append(log)
+        for number in range(FILES):
+            text = "x = 1\n" + f"def f{number}(): return {number}\n" * 150
+            (place.folder / f"f{number}.py").write_text(text)
+        place.home.mkdir(exist_ok=True)
+        settings = json.dumps({"context": {"window": WINDOW}})
+        (place.home / "settings.json").write_text(settings)
+        child = place.start("--permission-mode", "bypass", "--no-sandbox")
         children.append(child.pid)
         child.communicate()
         if child.returncode:
             sys.exit("the session failed")
-    some = len(seen) // SHARE
-    first, last = seen[some : 2 * some], seen[-some:]
-    early, late = (_per_call(part) for part in (first, last))
-    print(f"{len(seen)} requests; the program's own CPU per call, without its commands:")
-    print(
-        f"  calls {some} to {2 * some}   {early * 1000:6.2f} ms   {_memory(first):6.1f} MB resident"
-    )
-    print(f"  the last {some}     {late * 1000:6.2f} ms   {_memory(last):6.1f} MB resident")
-    print(f"  ratio            {late / early:6.2f}      {_memory(last) / _memory(first):6.2f}")
+    _print_parts(used)
+
+
+def _choose_call(number: int) -> tuple[str, Event]:
+    """A read, an edit of the same file, or a command that prints 600 lines."""
+    match number % 5:
+        case 1 | 2:
+            return "Read", {"file_path": f"f{number % FILES}.py"}
+        case 3:
+            path = f"f{(number - 1) % FILES}.py"
+            return "Edit", {"file_path": path, "old_string": "x = ", "new_string": "x =  "}
+        case _:
+            return "Bash", {"command": f"echo {number}; seq {number} {number + 600}"}
+
+
+def _print_parts(used: list[tuple[float, float]]) -> None:
+    some = len(used) // PARTS
+    parts = [used[start : start + some] for start in range(0, some * PARTS, some)]
+    print(f"{len(used)} requests; the program's own CPU per call, without its commands:")
+    for number, part in enumerate(parts):
+        cpu, memory = _per_call(part) * 1000, _memory(part)
+        print(f"  from call {number * some:>6}  {cpu:6.2f} ms   {memory:6.1f} MB resident")
+    early, late = parts[1], parts[-1]
+    ratio = _per_call(late) / _per_call(early)
+    print(f"  last tenth to second   {ratio:6.2f}      {_memory(late) / _memory(early):6.2f}")
 
 
 def _per_call(part: list[tuple[float, float]]) -> float:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 
 from tests.core.told import EPOCH, entries
-from travois.context.compaction.declarations import DECLARATIONS_TITLE, list_declarations
+from travois.context.compaction.declarations import (
+    DECLARATIONS_TITLE,
+    DeclarationIndex,
+    list_declarations,
+)
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Result
 from travois.core.tokens import estimate_tokens
@@ -30,7 +34,9 @@ def items(*facts: AnyFact) -> list[ViewItem]:
 
 
 def shown(*facts: AnyFact, budget: int = 2_000, skip: str = "", cwd: str = "/w") -> str:
-    return list_declarations(items(*facts), budget=budget, skip=skip, cwd=cwd)
+    index = DeclarationIndex()
+    index.add(items(*facts))
+    return list_declarations(index, budget=budget, skip=skip, cwd=cwd)
 
 
 def test_declarations_of_many_languages_stand_with_their_lines_under_a_heading() -> None:

@@ -71,7 +71,7 @@ def test_spans_hold_everything_and_declarations_keep_their_budget() -> None:
         assert max(len(span.text) for span in cut) <= 8_000 * 2.75, name
         whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED_MARK}", "")
         assert whole == "\n".join(spans.format_message(item.fact) for item in items), name
-        assert (
-            estimate_tokens(declared.list_declarations(items, budget=4_000, skip="", cwd="/"))
-            <= 4_000
-        ), name
+        index = declared.DeclarationIndex()
+        index.add(items)
+        listed = declared.list_declarations(index, budget=4_000, skip="", cwd="/")
+        assert estimate_tokens(listed) <= 4_000, name

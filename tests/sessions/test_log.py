@@ -453,3 +453,14 @@ def test_a_log_that_was_scribbled_over_keeps_what_was_not_hit(
     assert set(unhurt) - {whole[-1].seq} <= {entry.seq for entry in found}
     assert all(entry in whole for entry in found)
     assert bool(skipped) == (bytes(spoilt) != data)
+
+
+def test_what_came_since_an_entry_is_read_back_from_the_end(tmp_path: Path) -> None:
+    write(tmp_path / "p" / "one", then=[*[Noted("x", "y" * 3_000)] * 90])
+    fork = opened("two", parent="one", at=80)
+    write(tmp_path / "p" / "two", first=fork, then=[*[Noted("x", "z" * 3_000)] * 90])
+    for name in ("one", "two"):
+        whole = entries(tmp_path / "p" / name)
+        with SessionLog.open(tmp_path / "p" / name) as log:
+            for seq in (0, 1, 40, 79, 80, 81, whole[-2].seq, whole[-1].seq):
+                assert log.read_since(seq) == [entry for entry in whole if entry.seq > seq]

@@ -29,6 +29,7 @@ from travois.providers.replies import ApiError
 
 with lazy_imports():
     from travois.context.compaction import compact, cut, summary_call, summary_prompt
+    from travois.context.compaction import record as compaction_record
     from travois.context.compaction import summary as compaction_summary
 
 
@@ -99,12 +100,12 @@ def flatten_history(agent: Agent) -> bool:
         if isinstance(items[-1].fact, User)
         else cut.ConversationCut(items, ())
     )
-    entries, layers = agent.session.history(), scaled_layers(agent)
+    record, layers = agent.session.fold(compaction_record.SessionRecord), scaled_layers(agent)
     paper = compaction_summary.SummarySources(
         summary_prompt.SummaryRequest("overflow"),
         summary_call.ModelSummary(why="the provider refused the conversation as it was"),
     )
-    fact = compaction_summary.build_compaction(agent, part, entries, layers=layers, paper=paper)
+    fact = compaction_summary.build_compaction(agent, part, record, layers=layers, paper=paper)
     before = context_tokens(agent.session.view)
     agent.session.append(replace(fact, trigger="overflow", before=before))
     return True

@@ -21,7 +21,7 @@ from travois.commands.context import (
     describe_request_difference,
     list_notes_versions,
 )
-from travois.context.ledger.extractors import LedgerTask, extract_todo_list
+from travois.context.ledger.extractors import LedgerTask, find_todo_state, read_todo_list
 from travois.context.receipts import CompactionReceipt, list_compaction_receipts, list_item_portions
 from travois.core.cache_audit import CacheMiss
 from travois.core.content import Call, extract_calls
@@ -187,7 +187,7 @@ def build_overview(story: SessionStory, *, first: int, damaged: int) -> Overview
         expected=[miss.is_expected for miss in misses],
         compactions=list_compaction_receipts(story.entries) if story.cuts else [],
         agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
-        tasks=extract_todo_list(keep_live_entries(story.entries)),
+        tasks=read_todo_list(find_todo_state(keep_live_entries(story.entries))),
         notes=next(reversed(list_notes_versions(story.entries)), None),
         damaged=damaged,
     )

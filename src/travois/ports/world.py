@@ -279,6 +279,18 @@ class ResumableLog(SessionLog, Protocol):
         """
         ...
 
+    def read_since(self, seq: int) -> list[Entry]:
+        """Return the entries after this one, at a cost that depends on their number alone."""
+        ...
+
+
+class HistoryFold(Protocol):
+    """What is derived from a history entry by entry, so that no entry is read twice."""
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Take in the entries that came since the last time."""
+        ...
+
 
 class Blobs(Protocol):
     """Content-addressed bytes."""

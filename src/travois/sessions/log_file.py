@@ -209,6 +209,13 @@ class SessionLog:
             else None
         )
 
+    def read_since(self, seq: int) -> list[Entry]:
+        """Return the entries after this one; only the end of the file is read."""
+        found = scan.read_tail(self.folder, seq)
+        if found is None:
+            return [entry for entry in self.read() if entry.seq > seq]
+        return found
+
     def _find_key_entries(self) -> KeyEntries:
         """Return the key entries so far, searched for unless the log was read from its start."""
         if self._turns is None:
@@ -376,6 +383,13 @@ class ResilientSessionLog(SessionLog):
         """Return an excerpt of a very long log, including entries that are not on disk."""
         found = super().read_recent()
         return chain(found, self.unsaved) if found is not None else None
+
+    def read_since(self, seq: int) -> list[Entry]:
+        """Return the entries after this one, including those that are not on disk."""
+        held = [entry for entry in self.unsaved if entry.seq > seq]
+        if held and held[0] is self.unsaved[0] and seq >= self._tail[0]:
+            return held
+        return [*(one for one in super().read_since(seq) if one not in held), *held]
 
     def take_notices(self) -> str:
         """Return news about saving for the user, each once."""

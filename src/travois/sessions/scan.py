@@ -242,6 +242,8 @@ def _decode_or_explain(record: bytes, *, path: Path, version: str) -> Entry:
 
 EXCERPT_TAIL_BYTES = 8 << 20
 """The bytes at the end of a very long log that are read in full."""
+TAIL_STEP_BYTES = 1 << 16
+"""The bytes at the end of a log in which its newest entries are looked for first."""
 MAX_KEY_ENTRY_BYTES = 4 << 20
 """The most bytes of key entries that are taken from what comes before, the last ones."""
 FIRST_KEY_ENTRIES = 20
@@ -311,6 +313,22 @@ def read_excerpt(folder: Path, turns: Callable[[], KeyEntries]) -> Iterator[Entr
     if first is not None:
         yield first
         yield from tail
+
+
+def read_tail(folder: Path, seq: int) -> list[Entry] | None:
+    """Return the entries after this one, read back from the end; None if some are elsewhere.
+
+    Elsewhere is the session that this one was forked from.
+    """
+    path, size = folder / LOG_FILE_NAME, TAIL_STEP_BYTES
+    while True:
+        begin = _find_line_start(path, max(0, os.stat(path).st_size - size))
+        found = list(_read_entries_from(path, begin))
+        if found and found[0].seq <= seq + 1:
+            return [entry for entry in found if entry.seq > seq]
+        if not begin:
+            return None
+        size *= 4
 
 
 def _read_entries_from(path: Path, begin: int) -> Iterator[Entry]:

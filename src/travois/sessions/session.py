@@ -7,6 +7,7 @@ import math
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from itertools import chain
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -16,7 +17,7 @@ from travois.core.facts import AnyFact, Entry, Restored, Rewound
 from travois.core.legality import find_violation
 from travois.core.view import OmittedSpan, RemovedEntries, find_removed_entries, keep_live_entries
 from travois.permissions.secrets import Secrets
-from travois.ports.world import Delta, Event, ResumableLog, SessionLog, UserWarned
+from travois.ports.world import Delta, Event, HistoryFold, ResumableLog, SessionLog, UserWarned
 from travois.sessions.derived import FORK_STATE_KEY as FORK_STATE_KEY
 from travois.sessions.derived import JOB_STATE_PREFIX as JOB_STATE_PREFIX
 from travois.sessions.derived import DerivedState, HistoryEdited, LogDerivation, LogReplay
@@ -26,6 +27,7 @@ CHECKPOINT_STRIDE_BYTES = 4 << 20
 """The bytes that a log may grow before another checkpoint is saved."""
 TRIM_CHECK_ITEMS = 10_000
 """The number of items from which on they are trimmed if too many for any window."""
+Fold = TypeVar("Fold", bound=HistoryFold)
 EntryBlocks = Iterable[list[Entry]]
 """Entries in their order, many at once."""
 
@@ -45,6 +47,7 @@ class Session(LogDerivation):
         self._log = log
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
+        self._folds: dict[type, tuple[int, HistoryFold]] = {}
         self.is_lasting = True
         """True if the log outlives the process, so that the session can be resumed."""
         self._derive_from_log()
@@ -138,6 +141,30 @@ class Session(LogDerivation):
         """Return all entries without those that a rewind took out."""
         return keep_live_entries(self.all_entries())
 
+    def entries_since(self, seq: int) -> list[Entry]:
+        """Return the entries after this one without those that a rewind took out.
+
+        This costs what those entries cost to read, however old the session is.
+        """
+        if self._resumable_log is None:
+            return [entry for entry in self.history() if entry.seq > seq]
+        return keep_live_entries(self._resumable_log.read_since(seq))
+
+    def fold(self, kind: type[Fold]) -> Fold:
+        """Return what this kind of fold makes of the history, up to date.
+
+        The entries so far are read once; after that only those that are new, unless a rewind took
+        some out.
+        """
+        seq, known = self._folds.get(kind, (0, None))
+        if not isinstance(known, kind):
+            known = kind()
+            known.add(self.history())
+        elif seq < self.seq:
+            known.add(self.entries_since(seq))
+        self._folds[kind] = (self.seq, known)
+        return known
+
     @property
     def is_long(self) -> bool:
         """Return whether the log is so long that only an excerpt of it is read."""
@@ -156,6 +183,7 @@ class Session(LogDerivation):
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)
         if isinstance(fact, Rewound | Restored):
+            self._folds.clear()
             self._derive_from_log()
         else:
             self.view.add(entry)

@@ -12,7 +12,7 @@ from travois.context.compaction.cut import (
     ConversationCut,
     cut_keeping_tail,
 )
-from travois.context.compaction.passages import weigh_spoken_names
+from travois.context.compaction.record import SessionRecord
 from travois.context.compaction.restore import (
     MAX_ALL_SKILLS_TOKENS,
     RESTORED_SHARE,
@@ -176,7 +176,7 @@ async def _build_best_compaction(
     agent: Agent, wish: SummaryRequest, *, goal: int
 ) -> Compacted | None:
     """Build the compaction with the longest tail that fits, with the model's part up to date."""
-    held = await read_recent_files(agent, agent.session.history())
+    held = await read_recent_files(agent)
     stop = hard_stop(current_model(agent), agent.context.layers)
     aim, most, part = goal or min(compaction_threshold(agent), stop), goal or stop, wish.part
     if fact := await _compact_from_notes(agent, wish, goal=aim, held=held):
@@ -292,14 +292,14 @@ def best_compaction(
     room = min(RESTORED_SHARE * current_model(agent).window, before / 4) / token_ratio(
         agent.session.view
     )
-    entries = agent.session.history()
-    names = weigh_spoken_names(entries) if held else {}
+    record = agent.session.fold(SessionRecord)
+    names = record.names.weights if held else {}
     for rung, parted in cuts:
         files = restore_files(held, parted.kept, budget=round(room * rung), names=names)
         most = round(min(MAX_ALL_SKILLS_TOKENS, room) * rung)
-        back = (*files, *restore_skills(entries, parted.kept, budget=most))
+        back = (*files, *restore_skills(record.skills, parted.kept, budget=most))
         paper = SummarySources(wish, written, restored=back)
-        fact = build_compaction(agent, parted, entries, layers=layers, paper=paper)
+        fact = build_compaction(agent, parted, record, layers=layers, paper=paper)
         fact = replace(fact, trigger=wish.trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact

@@ -8,8 +8,9 @@ Cache: moves nothing itself; a compaction that carries it does.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from math import log2
+from math import inf, log2
 
 import msgspec
 
@@ -61,15 +62,51 @@ class Declaration(msgspec.Struct):
     line: int = 0
     last: int = 0
     """The number of the message."""
-    uses: int = 0
+    seq: int = 0
+    """The entry of that message."""
 
 
-def list_declarations(items: Sequence[ViewItem], *, budget: int, skip: str, cwd: str) -> str:
-    """List the declarations that `skip` does not show, in at most `budget` tokens."""
-    found = _collect_declarations(items)
-    _count_uses(items, found)
-    hidden = [one for one in found.values() if one.text not in skip]
-    ranked = sorted(hidden, key=lambda one: _score_declaration(one, len(items)), reverse=True)
+class DeclarationIndex:
+    """The latest sighting of each declaration in a conversation, and how often it was named."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of messages so far."""
+        self.found: dict[tuple[str, str], Declaration] = {}
+        self._homes: dict[str, str] = {}
+        """The file that the result of a call will show."""
+        self._whole: dict[str, str] = {}
+        self._uses: Counter[str] = Counter()
+        """In how many of the model's own messages each name stands."""
+
+    def add(self, items: Iterable[ViewItem]) -> None:
+        """Take in messages that came since the last time."""
+        for item in items:
+            for place, line, text in _code_lines_of(item, self._homes):
+                if name := find_declared_name(text):
+                    file = _resolve_known_path(place, self._whole)
+                    self.found[file, name] = Declaration(
+                        file, name, _shorten_declaration(text), line, self.count, item.seq
+                    )
+            if isinstance(item.fact, Assistant):
+                self._uses.update(set(IDENTIFIER.findall(_text_by_model(item.fact.content))))
+            self.count += 1
+
+    def score(self, one: Declaration) -> float:
+        """Score how likely it is needed again: named by the model often, and recently."""
+        return (1 + log2(1 + self._uses[one.name])) * (0.5 + one.last / max(1, self.count))
+
+
+def list_declarations(
+    index: DeclarationIndex, *, budget: int, skip: str, cwd: str, until: float = inf
+) -> str:
+    """List the declarations that `skip` does not show, in at most `budget` tokens.
+
+    Those that were last seen after the entry `until` are in sight.
+    """
+    seen = (one for one in index.found.values() if one.seq <= until)
+    hidden = [one for one in seen if one.text not in skip]
+    ranked = sorted(hidden, key=index.score, reverse=True)
     chosen: list[Declaration] = []
     room = budget - estimate_tokens(f"{DECLARATIONS_TITLE}\n{LINE_NUMBERS_NOTE}") - 20
     files: set[str] = set()
@@ -103,19 +140,6 @@ def _format_declarations(chosen: Sequence[Declaration], cwd: str) -> str:
     return "\n".join(lines)
 
 
-def _collect_declarations(items: Sequence[ViewItem]) -> dict[tuple[str, str], Declaration]:
-    """Collect the latest sighting of each code declaration in a conversation, by file and name."""
-    found: dict[tuple[str, str], Declaration] = {}
-    homes: dict[str, str] = {}
-    whole: dict[str, str] = {}
-    for at, item in enumerate(items):
-        for place, line, text in _code_lines_of(item, homes):
-            if name := find_declared_name(text):
-                file = _resolve_known_path(place, whole)
-                found[file, name] = Declaration(file, name, _shorten_declaration(text), line, at)
-    return found
-
-
 def _resolve_known_path(place: str, whole: dict[str, str]) -> str:
     """Return the name of a file that is already known by its whole path, if it is."""
     file = " ".join(place.split()).removeprefix("./")
@@ -135,7 +159,7 @@ def _code_lines_of(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str,
             if isinstance(block, Call):
                 yield from _code_lines_of_call(block, homes)
     elif isinstance(fact, Result) and not fact.error:
-        home = homes.get(fact.call, "")
+        home = homes.pop(fact.call, "")
         for raw in extract_text(fact.content).splitlines():
             if hit := SEARCH_HIT.match(raw):
                 yield hit["path"], int(hit["line"]), hit["text"]
@@ -168,17 +192,6 @@ def _shorten_declaration(text: str) -> str:
     return flat if len(flat) <= MAX_DECLARATION_CHARS else f"{flat[: MAX_DECLARATION_CHARS - 1]}…"
 
 
-def _count_uses(items: Sequence[ViewItem], found: dict[tuple[str, str], Declaration]) -> None:
-    """Count in how many of the model's own messages each name stands."""
-    names: dict[str, list[Declaration]] = {}
-    for (_, name), one in found.items():
-        names.setdefault(name, []).append(one)
-    own = (item.fact.content for item in items if isinstance(item.fact, Assistant))
-    said = (name for content in own for name in set(IDENTIFIER.findall(_text_by_model(content))))
-    for one in (one for name in said for one in names.get(name, ())):
-        one.uses += 1
-
-
 def _text_by_model(content: Iterable[object]) -> str:
     """Join the text and call arguments that the model wrote in a message."""
     return "\n".join(
@@ -186,8 +199,3 @@ def _text_by_model(content: Iterable[object]) -> str:
         for block in content
         if isinstance(block, Text | Call)
     )
-
-
-def _score_declaration(one: Declaration, count: int) -> float:
-    """Score how likely a declaration is needed again: named by the model often, and recently."""
-    return (1 + log2(1 + one.uses)) * (0.5 + one.last / max(1, count))

@@ -52,12 +52,35 @@ def weigh_spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
 
     What a call writes does not count: it names everything in it, and is done.
     """
-    said = [names for entry in entries if (names := _names_in_entry(entry))]
-    weights: dict[str, float] = {}
-    for at, names in enumerate(said, 1):
-        for name in names:
-            weights[name] = weights.get(name, 0.0) + 0.5 + at / len(said)
-    return weights
+    found = SpokenNames()
+    found.add(entries)
+    return found.weights
+
+
+class SpokenNames:
+    """How often, and in which messages, each name was spoken of."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._found: dict[str, tuple[int, int]] = {}
+        """The number of messages with a name, and the sum of their numbers."""
+
+    def add(self, entries: Iterable[Entry | ViewItem]) -> None:
+        """Take in the entries that came since the last time."""
+        for entry in entries:
+            names = _names_in_entry(entry)
+            self._messages += bool(names)
+            for name in names:
+                count, total = self._found.get(name, (0, 0))
+                self._found[name] = count + 1, total + self._messages
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each name: more for a recent message."""
+        return {
+            name: 0.5 * count + total / self._messages
+            for name, (count, total) in self._found.items()
+        }
 
 
 def weigh_file(path: str, names: Mapping[str, float]) -> float:

@@ -17,15 +17,15 @@ from travois.context.compaction.passages import (
 )
 from travois.context.ledger.extractors import (
     ActionKind,
+    ActionReader,
     ToolAction,
     classify_tool,
     decode_arguments,
-    extract_actions,
 )
 from travois.context.ledger.received import share_budget
 from travois.context.window import compaction_threshold, room_beside_head
 from travois.core.content import Call, Text, extract_calls, extract_text
-from travois.core.facts import Assistant, Changed, Cleared, Entry, Result, User
+from travois.core.facts import Assistant, Changed, Cleared, Compacted, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate_tokens, token_ratio
 from travois.core.view import CLEARED_RESULT, View, ViewItem
 from travois.engine.agent import Agent
@@ -180,8 +180,55 @@ class RecentFileHistory(msgspec.Struct):
     first: int = 0
 
 
+class FileHistories:
+    """All files that were read or changed as a whole, the last one at the end."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, RecentFileHistory] = {}
+        self._reader = ActionReader()
+        self._act: ToolAction | None = None
+        self._call = ""
+        """The call whose result came last, and the action that it completed."""
+        self._shown: dict[str, tuple[int, str]] = {}
+        """The entry of each result that shows a file, and that file, by call."""
+
+    def by_path(self) -> dict[str, RecentFileHistory]:
+        """Return the files by path, the last one first."""
+        return {
+            what.removeprefix(SEEN_STATE_PREFIX): self._found[what]
+            for what in reversed(self._found)
+        }
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Take in the entries that came since the last time."""
+        for entry in entries:
+            act = self._reader.read(entry)
+            match entry.fact:
+                case Result(call=call):
+                    self._act, self._call = act, call
+                case Changed(what=what, value=value) if what.startswith(SEEN_STATE_PREFIX):
+                    work = self._found.pop(what, RecentFileHistory())
+                    self._found[what], work.known = work, value
+                    if self._act is not None and _note_shown_lines(work, self._act):
+                        self._shown[self._call] = self._act.seq, what
+                case Cleared(calls=gone, what="results"):
+                    self._forget([call for call in gone if call in self._shown])
+                case Compacted(first=first, last=last):
+                    self._forget(
+                        [call for call, (seq, _) in self._shown.items() if first <= seq <= last]
+                    )
+                case _:
+                    pass
+
+    def _forget(self, calls: Iterable[str]) -> None:
+        """Forget the lines that results showed which are no longer in sight."""
+        for call in calls:
+            seq, what = self._shown.pop(call)
+            self._found[what].seen.pop(seq, None)
+
+
 async def read_recent_files(
-    agent: Agent, entries: Sequence[Entry], *, only: Collection[str] | None = None
+    agent: Agent, *, only: Collection[str] | None = None
 ) -> tuple[RecentFile, ...]:
     """Return the recently used files that may be shown, last one first; with `only`, just those."""
     if not agent.context.layers.restore:
@@ -190,7 +237,7 @@ async def read_recent_files(
     if agent.prompt.instructions is not None:
         instructing |= {file.path for file in agent.prompt.instructions.load_always().files}
     found: list[RecentFile] = []
-    for path, work in _collect_file_history(entries).items():
+    for path, work in agent.session.fold(FileHistories).by_path().items():
         if only is not None and path not in only:
             continue
         data = await _read_if_allowed(agent, path) if path not in instructing else b""
@@ -290,7 +337,7 @@ async def show_edited_files(agent: Agent) -> None:
     ]
     if not places or budget < MIN_EDITED_TOKENS:
         return
-    held = await read_recent_files(agent, agent.session.history(), only=places)
+    held = await read_recent_files(agent, only=places)
     names = weigh_spoken_names(view.items)
     if texts := restore_files(held, view.items, budget=budget, names=names, each=budget):
         agent.session.append(User(texts, origin="note"))
@@ -307,17 +354,20 @@ def _match_seen_paths(agent: Agent, path: str) -> list[str]:
     return [place for place in known if place == path or place.endswith(below)]
 
 
-def restore_skills(
-    entries: Iterable[Entry], kept: Sequence[ViewItem], *, budget: int
-) -> tuple[Text, ...]:
-    """Return the text of skills as they were last used, without those still shown."""
-    used = dict[str, tuple[int, str]]()
+def note_used_skills(entries: Iterable[Entry], used: dict[str, tuple[int, str]]) -> None:
+    """Note the text of each skill as it was last used, with its entry, the last one at the end."""
     for entry in entries:
         if isinstance(entry.fact, Changed) and entry.fact.what.startswith(SKILL_STATE_PREFIX):
             used.pop(entry.fact.what, None)
             used[entry.fact.what] = entry.seq, entry.fact.value
+
+
+def restore_skills(
+    used: Mapping[str, tuple[int, str]], kept: Sequence[ViewItem], *, budget: int
+) -> tuple[Text, ...]:
+    """Return the text of skills as they were last used, without those still shown."""
     parts: list[str] = []
-    for seq, text in reversed(used.values()):
+    for seq, text in reversed(list(used.values())):
         if kept and kept[0].seq < seq:
             continue
         lines = text.splitlines(keepends=True)
@@ -330,45 +380,20 @@ def restore_skills(
     return (Text(f"Skills that you used, with the text they had then:\n{body}"),) if parts else ()
 
 
-def _collect_file_history(entries: Iterable[Entry]) -> dict[str, RecentFileHistory]:
-    """Return all files that were read or changed as a whole, by path, last one first."""
-    done = {act.seq: act for act in extract_actions(entries)}
-    found: dict[str, RecentFileHistory] = {}
-    act: ToolAction | None = None
-    results: dict[str, int] = {}
-    hidden: set[int] = set()
-    for entry in entries:
-        match entry.fact:
-            case Result(call=call):
-                results[call] = entry.seq
-                act = done.get(entry.seq)
-            case Changed(what=what, value=value) if what.startswith(SEEN_STATE_PREFIX):
-                work = found.pop(what, RecentFileHistory())
-                work.known = value
-                found[what] = work
-                if act is not None:
-                    _note_shown_lines(work, act)
-            case Cleared(calls=gone, what="results"):
-                hidden |= {seq for call in gone if (seq := results.get(call))}
-            case _:
-                pass
-    for work in found.values():
-        work.seen = {seq: lines for seq, lines in work.seen.items() if seq not in hidden}
-    return {what.removeprefix(SEEN_STATE_PREFIX): found[what] for what in reversed(found)}
-
-
-def _note_shown_lines(work: RecentFileHistory, act: ToolAction) -> None:
-    """Note what a read, a write or an edit showed of a file."""
-    if act.kind == "edit":
-        work.edits += [new for new in (act.arg("new_string", "new_str", "insert_text"),) if new]
+def _note_shown_lines(work: RecentFileHistory, act: ToolAction) -> bool:
+    """Note what a read, a write or an edit showed of a file; return whether it showed lines."""
+    if act.kind == "edit" and (new := act.arg("new_string", "new_str", "insert_text")):
+        work.edits = [*work.edits, new][-RECENT_EDITS:]
     if act.kind not in ("read", "write"):
-        return
+        return False
     first, limit = _positive_argument(act, "offset"), _positive_argument(act, "limit")
     work.first = max(0, first - 1)
     stopped = find_next_page_line(act.text) - 1 if find_next_page_line(act.text) else LAST_LINE
     asked = work.first + limit if limit else LAST_LINE
     work.seen[act.seq] = work.first, min(stopped, asked)
-    work.asked.append((work.first, asked))
+    if (work.first, asked) not in work.asked:
+        work.asked.append((work.first, asked))
+    return True
 
 
 def _positive_argument(act: ToolAction, name: str) -> int:

@@ -29,6 +29,7 @@ from travois.context.compaction.outline import (
     map_part_title,
     sort_into_parts,
 )
+from travois.context.compaction.record import SessionRecord, restore_items
 from travois.context.compaction.summary_call import ModelSummary
 from travois.context.compaction.summary_prompt import SummaryRequest, summary_outline
 from travois.context.layers import ContextLayers
@@ -37,9 +38,9 @@ from travois.context.ledger.received import ReceivedMessage, fence_text, share_b
 from travois.context.tool_results import render_preview
 from travois.context.window import current_model, room_beside_head
 from travois.core.content import Text
-from travois.core.facts import Cleared, Compacted, Entry
+from travois.core.facts import Compacted
 from travois.core.tokens import estimate_tokens, fact_tokens, head_tokens, token_ratio
-from travois.core.view import ViewItem, project_view
+from travois.core.view import ViewItem
 from travois.engine.agent import Agent
 
 TASK_TITLE = "## Your task, word for word"
@@ -76,33 +77,27 @@ class SummarySources(msgspec.Struct, frozen=True):
 def build_compaction(
     agent: Agent,
     parted: ConversationCut,
-    entries: list[Entry],
+    past: SessionRecord,
     *,
     layers: ContextLayers,
     paper: SummarySources,
 ) -> Compacted:
     """Build the compaction fact: the summary document and the files with the replaced spans."""
-    ever = _items_before_compaction(entries)
-    pieces = spans.split_into_spans([ever.get(item.seq, item) for item in parted.fresh_items])
+    pieces = spans.split_into_spans(restore_items(agent.session, parted.fresh_items))
     files = tuple(
         agent.world.spill(f"span-{parted.last_seq}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
     titles = tuple(span.title for span in pieces)
-    record = _drop_visible_messages(ledger.build_ledger(entries), parted.kept)
+    record = _drop_visible_messages(past.ledger, parted.kept)
     task = repeat_task(agent, record, parted.kept, budget=layers.task)
     layers = (
         layers.scale_to_room(room_beside_head(agent) - estimate_tokens(task)) if task else layers
     )
-    past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
     listing = spans.list_spans(
-        [*(title for fact in past for title in fact.titles), *titles],
-        [*(path for fact in past for path in fact.files), *files],
-        budget=layers.contents,
+        [*past.span_titles, *titles], [*past.span_files, *files], budget=layers.contents
     )
-    sections = _gather_sections(
-        agent, record, parted, layers=layers, seen=_items_up_to(ever, parted.last_seq)
-    )
+    sections = _gather_sections(agent, record, parted, layers=layers, code=past.code)
     sections += [(REQUEST_PART.title, task)] if task else []
     text = _write_document(agent, parted, record, sections=sections, paper=paper)
     parts = (
@@ -136,15 +131,17 @@ def _gather_sections(
     parted: ConversationCut,
     *,
     layers: ContextLayers,
-    seen: tuple[ViewItem, ...],
+    code: declarations.DeclarationIndex,
 ) -> SummarySections:
     """Collect the summary sections from the ledger, received messages and code declarations."""
     found = _sections_from_ledger(agent, record, parted, budget=layers.ledger)
     others = _section_from_others(agent, record, parted, budget=layers.received)
     found += [(MESSAGES_PART.title, others)] if others else []
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    code = declarations.list_declarations(seen, budget=layers.code, skip=kept, cwd=record.cwd)
-    return [*found, (FILES_PART.title, code)] if code else found
+    seen = declarations.list_declarations(
+        code, budget=layers.code, skip=kept, cwd=record.cwd, until=parted.last_seq
+    )
+    return [*found, (FILES_PART.title, seen)] if seen else found
 
 
 def _write_document(
@@ -287,13 +284,3 @@ def _estimate_next_request(agent: Agent, blocks: Sequence[Text], kept: Sequence[
     head = head_tokens(view.epoch) if view.epoch else 0
     said = sum(estimate_tokens(block.text) for block in blocks)
     return round((head + said + sum(fact_tokens(item.fact) for item in kept)) * token_ratio(view))
-
-
-def _items_before_compaction(entries: list[Entry]) -> dict[int, ViewItem]:
-    """Return all items as they once stood, by entry, including replaced and cleared ones."""
-    whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
-    return {item.seq: item for item in whole.items}
-
-
-def _items_up_to(ever: dict[int, ViewItem], last: int) -> tuple[ViewItem, ...]:
-    return tuple(item for seq, item in ever.items() if seq <= last)

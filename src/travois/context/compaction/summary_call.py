@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from travois.context.compaction import outline, spans
 from travois.context.compaction.cut import is_summary
 from travois.context.compaction.outline import SummaryPart
+from travois.context.compaction.record import SessionRecord
 from travois.context.compaction.summary_prompt import (
     SummaryRequest,
     build_summary_prompt,
@@ -19,7 +20,7 @@ from travois.context.compaction.summary_prompt import (
     summary_outline,
     summary_word_limit,
 )
-from travois.context.ledger.received import FORK_MARK, find_fork_start
+from travois.context.ledger.received import FORK_MARK
 from travois.context.session_memory.notes import prepare_notes_summary
 from travois.context.window import current_model, scaled_layers
 from travois.core.content import Call, Text, extract_text
@@ -314,7 +315,7 @@ def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
     birth = agent.team.birth
     if birth is None or birth.kind != FORK_MARK or wish.is_custom or wish.anew:
         return None
-    view, at = agent.session.view, find_fork_start(agent.session.history())
+    view, at = agent.session.view, agent.session.fold(SessionRecord).ledger.fork
     items = [item for item in view.items if item.seq < at]
     is_as_it_was = all(seq < at for seq in view.summaries)
     if (

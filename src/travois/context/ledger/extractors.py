@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeGuard
 
 import msgspec
@@ -77,21 +77,34 @@ class ToolAction(msgspec.Struct, frozen=True):
         return given if isinstance(given, str) else ""
 
 
-def extract_actions(entries: Iterable[Entry]) -> Iterator[ToolAction]:
-    """Yield every call that has a result, in the order of the results."""
-    asked: dict[str, Call] = {}
-    ruled: dict[str, str | None] = {}
-    for entry in entries:
+class ActionReader:
+    """A reader of actions that knows the calls whose result has not come yet."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Call] = {}
+        self._ruled: dict[str, str | None] = {}
+
+    def read(self, entry: Entry) -> ToolAction | None:
+        """Return the action that this entry completes, if it is the result of a call."""
         match entry.fact:
             case Assistant(content=content):
-                asked.update((call.id, call) for call in extract_calls(content))
+                self._asked.update((call.id, call) for call in extract_calls(content))
             case Decided(call=call, verdict=verdict, because=because, by=by):
-                ruled[call] = because if (verdict, by) == ("deny", "person") else None
-            case Result() as result if result.call in asked:
-                refused = ruled[result.call] if result.call in ruled else _find_refusal(result)
-                yield _make_action(asked.pop(result.call), result, seq=entry.seq, refused=refused)
+                self._ruled[call] = because if (verdict, by) == ("deny", "person") else None
+            case Result() as result if result.call in self._asked:
+                ruled = result.call in self._ruled
+                refused = self._ruled.pop(result.call) if ruled else _find_refusal(result)
+                call = self._asked.pop(result.call)
+                return _make_action(call, result, seq=entry.seq, refused=refused)
             case _:
                 pass
+        return None
+
+
+def extract_actions(entries: Iterable[Entry]) -> Iterator[ToolAction]:
+    """Yield every call that has a result, in the order of the results."""
+    reader = ActionReader()
+    return (act for entry in entries if (act := reader.read(entry)) is not None)
 
 
 def classify_tool(name: str, args: dict[str, object]) -> ActionKind:
@@ -200,10 +213,12 @@ class BackgroundJob(msgspec.Struct, frozen=True):
     state: str = "running"
 
 
-def extract_jobs(entries: Iterable[Entry], acts: Iterable[ToolAction]) -> tuple[BackgroundJob, ...]:
+def extract_jobs(
+    entries: Iterable[Entry], acts: Iterable[ToolAction], earlier: Sequence[BackgroundJob] = ()
+) -> tuple[BackgroundJob, ...]:
     """Return all background jobs, newest first."""
-    states: dict[str, str] = {}
-    names: dict[str, str] = {}
+    states = {job.id: job.state for job in reversed(earlier)}
+    names = {job.id: job.what for job in reversed(earlier)}
     for entry in entries:
         match entry.fact:
             case Changed(what=what, value=value) if what.startswith("job:"):
@@ -264,9 +279,11 @@ class GitState(msgspec.Struct, frozen=True):
     commit: str = ""
 
 
-def extract_created_items(acts: Iterable[ToolAction]) -> tuple[CreatedItem, ...]:
+def extract_created_items(
+    acts: Iterable[ToolAction], earlier: Sequence[CreatedItem] = ()
+) -> tuple[CreatedItem, ...]:
     """Return everything that was created, newest first."""
-    found: dict[str, CreatedItem] = {}
+    found = {thing.id: thing for thing in reversed(earlier)}
     for act in acts:
         if act.refused is None:
             for thing in _items_created_by(act):
@@ -274,9 +291,9 @@ def extract_created_items(acts: Iterable[ToolAction]) -> tuple[CreatedItem, ...]
     return tuple(reversed(found.values()))
 
 
-def extract_git_state(acts: Iterable[ToolAction]) -> GitState:
+def extract_git_state(acts: Iterable[ToolAction], earlier: GitState) -> GitState:
     """Return the branch and the commit that were last seen."""
-    branch = commit = ""
+    branch, commit = earlier.branch, earlier.commit
     for act in acts:
         if act.kind == "shell" and "git" in act.command:
             told = BRANCH_LINE.search(act.text)
@@ -329,36 +346,48 @@ class LedgerTask(msgspec.Struct, frozen=True):
         return not CLOSED_STATUS.search(self.status)
 
 
-def extract_todo_list(entries: Iterable[Entry]) -> tuple[LedgerTask, ...]:
-    """Return the task list in the log; empty for other agents' logs, which only hold the calls."""
+def find_todo_state(entries: Iterable[Entry]) -> str:
+    """Return the last task list in the log, as it is kept there; empty if there is none."""
     facts = (entry.fact for entry in entries)
     values = [
         fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS_STATE
     ]
-    found = read_tasks(values[-1]) if values else ()
+    return values[-1] if values else ""
+
+
+def read_todo_list(state: str) -> tuple[LedgerTask, ...]:
+    """Return the task list of the log; empty for other agents' logs, which only hold the calls."""
+    found = read_tasks(state) if state else ()
     return tuple(
         LedgerTask(task.content, task.status, task.id, task.owner, open_blockers(found, task))
         for task in found
     )
 
 
-def extract_tasks(acts: Iterable[ToolAction]) -> tuple[LedgerTask, ...]:
-    """Return the last whole list, and the tasks that were created one by one and not deleted."""
+class CalledTasks(msgspec.Struct):
+    """The task list that calls made: the last whole one, and tasks that were created singly."""
+
     whole: tuple[LedgerTask, ...] = ()
     single: dict[str, LedgerTask] = {}
-    for act in acts:
+
+    def add(self, act: ToolAction) -> None:
+        """Take in what one call did to the list."""
         if act.error:
-            continue
+            return
         if act.kind == "list":
-            whole = tuple(_tasks_in_list(act))
+            self.whole = tuple(_tasks_in_list(act))
         elif act.kind == "task" and (subject := act.arg(*SUBJECT_KEYS[2:])):
             number = re.search(r"#(\d+)", act.text)
-            single[number[1] if number else f"call {act.seq}"] = LedgerTask(
+            self.single[number[1] if number else f"call {act.seq}"] = LedgerTask(
                 subject, id=number[1] if number else ""
             )
         elif act.kind == "retask":
-            _update_task(single, act)
-    return whole + tuple(single.values())
+            _update_task(self.single, act)
+
+    @property
+    def all(self) -> tuple[LedgerTask, ...]:
+        """All tasks that were not deleted."""
+        return self.whole + tuple(self.single.values())
 
 
 def _tasks_in_list(act: ToolAction) -> Iterator[LedgerTask]:
@@ -488,9 +517,11 @@ class CheckRun(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-def extract_checks(acts: Iterable[ToolAction]) -> tuple[CheckRun, ...]:
+def extract_checks(
+    acts: Iterable[ToolAction], earlier: Sequence[CheckRun] = ()
+) -> tuple[CheckRun, ...]:
     """Return the last distinct checks, newest first."""
-    found: dict[str, CheckRun] = {}
+    found = {check.command: check for check in reversed(earlier)}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
             continue
@@ -569,17 +600,24 @@ class ErrorRecord(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-def extract_errors(acts: Iterable[ToolAction]) -> tuple[ErrorRecord, ...]:
+def extract_errors(
+    acts: Iterable[ToolAction], earlier: Sequence[ErrorRecord] = ()
+) -> tuple[ErrorRecord, ...]:
     """Return the last distinct errors, newest first."""
-    found: dict[str, ErrorRecord] = {}
+    found = {_error_key(error.headline): error for error in reversed(earlier)}
     for act in acts:
         if act.refused is not None or not has_failed(act):
             continue
         if line := find_error_line(strip_preamble(act.text)) or _describe_unexplained_failure(act):
-            key = VARYING_NUMBERS.sub("#", line)[:80]
-            found.pop(key, None)
-            found[key] = ErrorRecord(line[:MAX_ERROR_CHARS], _describe_action(act), act.seq)
+            headline = line[:MAX_ERROR_CHARS]
+            found.pop(key := _error_key(headline), None)
+            found[key] = ErrorRecord(headline, _describe_action(act), act.seq)
     return tuple(reversed(found.values()))[:MAX_ERRORS]
+
+
+def _error_key(headline: str) -> str:
+    """Return what errors have in common that differ only in numbers, such as line and time."""
+    return VARYING_NUMBERS.sub("#", headline)[:80]
 
 
 def has_failed(act: ToolAction) -> bool:
@@ -660,9 +698,11 @@ class TouchedFile(msgspec.Struct, frozen=True):
     seq: int
 
 
-def extract_files(acts: Iterable[ToolAction]) -> tuple[TouchedFile, ...]:
+def extract_files(
+    acts: Iterable[ToolAction], earlier: Sequence[TouchedFile] = ()
+) -> tuple[TouchedFile, ...]:
     """Return all files, last touched first."""
-    found: dict[str, TouchedFile] = {}
+    found = {file.path: file for file in reversed(earlier)}
     for act in acts:
         if act.error or act.refused is not None:
             continue
@@ -726,9 +766,11 @@ class CommandRun(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-def extract_commands(acts: Iterable[ToolAction]) -> tuple[CommandRun, ...]:
+def extract_commands(
+    acts: Iterable[ToolAction], earlier: Sequence[CommandRun] = ()
+) -> tuple[CommandRun, ...]:
     """Return the last distinct commands, newest first, without checks."""
-    found: dict[str, CommandRun] = {}
+    found = {run.text: run for run in reversed(earlier)}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
             continue

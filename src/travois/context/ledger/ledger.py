@@ -18,16 +18,18 @@ from travois.context.compaction.outline import (
     WORK_PART,
 )
 from travois.context.ledger.extractors import (
+    ActionReader,
     BackgroundJob,
+    CalledTasks,
     CheckRun,
     CommandRun,
     CreatedItem,
     ErrorRecord,
     GitState,
     LedgerTask,
+    ToolAction,
     TouchedFile,
     UserDecision,
-    extract_actions,
     extract_checks,
     extract_commands,
     extract_created_items,
@@ -36,8 +38,8 @@ from travois.context.ledger.extractors import (
     extract_files,
     extract_git_state,
     extract_jobs,
-    extract_tasks,
-    extract_todo_list,
+    find_todo_state,
+    read_todo_list,
 )
 from travois.context.ledger.received import ReceivedMessage, extract_received, find_fork_start
 from travois.context.ledger.user_words import (
@@ -80,31 +82,56 @@ class Ledger(msgspec.Struct, frozen=True):
 
 def build_ledger(entries: Iterable[Entry]) -> Ledger:
     """Build the ledger of these entries; earlier compactions make no difference to it."""
-    alive = keep_live_entries(list(entries))
-    done = tuple(extract_actions(alive))
-    told, fork = extract_user_messages(alive, done), find_fork_start(alive)
-    others = extract_received(alive, done, fork=fork)
-    return Ledger(
-        said=told,
-        answers=extract_answers(alive, since=fork),
-        rules=extract_rules(told),
-        decisions=extract_decisions(done),
-        tasks=extract_todo_list(alive) or extract_tasks(done),
-        files=extract_files(done),
-        checks=extract_checks(done),
-        commands=extract_commands(done),
-        errors=extract_errors(done),
-        made=extract_created_items(done),
-        git=extract_git_state(done),
-        jobs=extract_jobs(alive, done),
-        cwd=_last_folder(alive),
-        task=tuple(one for one in others if one.kind == "task"),
-        received=tuple(one for one in others if one.kind != "task"),
-        fork=fork,
-    )
+    builder = LedgerBuilder()
+    builder.add(keep_live_entries(list(entries)))
+    return builder.ledger
 
 
-def _last_folder(entries: list[Entry]) -> str:
+class LedgerBuilder:
+    """A ledger that grows with its session: no entry is looked at twice."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._reader = ActionReader()
+        self._listed = ""
+        """The task list of the log, as it is kept there."""
+        self._called = CalledTasks()
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Take in the entries that came since the last time."""
+        known, done = self.ledger, [act for e in entries if (act := self._reader.read(e))]
+        fork = max(known.fork, find_fork_start(entries))
+        said = (*known.said, *extract_user_messages(entries, done))
+        others = extract_received(entries, done, fork=fork, earlier=(*known.task, *known.received))
+        self.ledger = Ledger(
+            said=said,
+            answers=extract_answers(entries, since=fork, earlier=known.answers),
+            rules=extract_rules(said),
+            decisions=(*known.decisions, *extract_decisions(done)),
+            tasks=self._list_tasks(entries, done),
+            files=extract_files(done, known.files),
+            checks=extract_checks(done, known.checks),
+            commands=extract_commands(done, known.commands),
+            errors=extract_errors(done, known.errors),
+            made=extract_created_items(done, known.made),
+            git=extract_git_state(done, known.git),
+            jobs=extract_jobs(entries, done, known.jobs),
+            cwd=_last_folder(entries) or known.cwd,
+            task=tuple(one for one in others if one.kind == "task"),
+            received=tuple(one for one in others if one.kind != "task"),
+            fork=fork,
+        )
+
+    def _list_tasks(
+        self, entries: Sequence[Entry], done: Iterable[ToolAction]
+    ) -> tuple[LedgerTask, ...]:
+        self._listed = find_todo_state(entries) or self._listed
+        for act in done:
+            self._called.add(act)
+        return read_todo_list(self._listed) or self._called.all
+
+
+def _last_folder(entries: Sequence[Entry]) -> str:
     """Return the working folder at the end of a log."""
     for entry in reversed(entries):
         match entry.fact:

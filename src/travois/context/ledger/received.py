@@ -52,13 +52,22 @@ def find_fork_start(entries: Iterable[Entry]) -> int:
 
 
 def extract_received(
-    entries: Iterable[Entry], acts: Iterable[ToolAction], *, fork: int
+    entries: Iterable[Entry],
+    acts: Iterable[ToolAction],
+    *,
+    fork: int,
+    earlier: Iterable[ReceivedMessage] = (),
 ) -> tuple[ReceivedMessage, ...]:
     """List messages from others in order; of repeated ones only the last.
 
     The tasks of a fork's original are not included: they are not the fork's to do.
     """
     told = [
+        msgspec.structs.replace(one, inherited=one.seq < fork)
+        for one in earlier
+        if one.kind != "task" or one.seq >= fork
+    ]
+    told += [
         ReceivedMessage(entry.seq, kind, text, inherited=entry.seq < fork)
         for entry in entries
         if isinstance(entry.fact, User)

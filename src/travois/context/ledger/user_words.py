@@ -55,7 +55,9 @@ def extract_user_messages(
     return tuple(sorted(told, key=lambda message: message.seq))
 
 
-def extract_answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[SpokenMessage, ...]:
+def extract_answers(
+    entries: Iterable[Entry], *, since: int = 0, earlier: Iterable[SpokenMessage] = ()
+) -> tuple[SpokenMessage, ...]:
     """Return the model's last answers and findings, in order.
 
     A remark beside a call counts if it is long enough to state something.
@@ -67,7 +69,8 @@ def extract_answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Spoken
         if (text := extract_text(entry.fact.content).strip())
         and (not extract_calls(entry.fact.content) or len(text) >= MIN_FINDING_CHARS)
     ]
-    return tuple(found[-MAX_ANSWERS:])
+    before = [one for one in earlier if one.seq >= since]
+    return tuple([*before, *found][-MAX_ANSWERS:])
 
 
 def extract_rules(told: Iterable[SpokenMessage]) -> tuple[str, ...]:

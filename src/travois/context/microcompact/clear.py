@@ -28,7 +28,7 @@ from travois.core.tokens import (
     token_ratio,
     warn_threshold,
 )
-from travois.core.view import CLEARED_RESULT, View, ViewItem, has_thinking, project_view
+from travois.core.view import CLEARED_RESULT, View, ViewItem, has_thinking
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
 from travois.lazy_imports import lazy_imports
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from travois.context.microcompact.plan import ClearingConditions, ClearingPlan
 
 with lazy_imports():
-    from travois.context.compaction import passages, spans
+    from travois.context.compaction import passages, record, spans
     from travois.context.microcompact import plan
 
 
@@ -146,8 +146,11 @@ def check_provider_clearing(agent: Agent, reply: Reply) -> None:
 
 def _store_results(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     """Store the results that are not on disk yet, and return the path of each."""
-    shown = [item.fact for item in agent.session.view.items]
-    facts = [*shown, *(entry.fact for entry in agent.session.history())]
+    items = [item for item in agent.session.view.items if isinstance(item.fact, Result)]
+    shown = [item for item in items if isinstance(item.fact, Result) and item.fact.call in cleared]
+    first = min((item.seq for item in shown), default=agent.session.seq)
+    since = agent.session.entries_since(first - 1)
+    facts = [*(item.fact for item in shown), *(entry.fact for entry in since)]
     paths = {fact.call: fact.blob for fact in facts if isinstance(fact, Offloaded)}
     results = {fact.call: fact for fact in facts if isinstance(fact, Result)}
     for call in cleared:
@@ -327,13 +330,10 @@ def fold_old_calls(agent: Agent, *, trigger: CompactionTrigger) -> bool:
     cut = plan.find_foldable_part(view, tail=round(room * UNFOLDED_TAIL_SHARE))
     if cut is None or view.omitted:
         return False
-    entries = session.history()
-    whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
-    ever = {item.seq: item for item in whole.items}
-    gone = [ever.get(item.seq, item) for item in cut.dropped if not plan.is_folded(item)]
+    gone = record.restore_items(session, [item for item in cut.dropped if not plan.is_folded(item)])
     pieces = spans.split_into_spans(gone)
     names = [f"folded-{cut.last_seq}-{number}" for number in range(1, len(pieces) + 1)]
-    before = _earlier_folded_files(agent)
+    before = session.fold(record.SessionRecord).folded_files
     paths = [f"{agent.world.kept}/{name}.txt" for name in names]
     text = plan.fold_items(
         cut.dropped,
@@ -365,13 +365,3 @@ def fold_old_calls(agent: Agent, *, trigger: CompactionTrigger) -> bool:
     many = f"Folded {len(cut.dropped)} old messages"
     session.emit(UserWarned(f"{many}: {sizes}. The full text is kept on disk."))
     return True
-
-
-def _earlier_folded_files(agent: Agent) -> list[str]:
-    """Return the files of earlier foldings that are folded again."""
-    facts = [entry.fact for entry in agent.session.history()]
-    cuts = [fact for fact in facts if isinstance(fact, Compacted)]
-    found: list[str] = []
-    for fact in cuts:
-        found = [*found, *fact.files] if fact.by == "folded" else []
-    return found
