@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from travois.core.content import Text
+from travois.core.facts import (
+    AnyFact,
+    Assistant,
+    Ended,
+    Entry,
+    Finished,
+    Opened,
+    Result,
+    Sent,
+    User,
+)
 from travois.core.models import Usage
-from travois.core.spending import Amount, Budget, Limits
+from travois.core.spending import Amount, Budget, Limits, RunTotals, measure_runs
 
 limits = st.builds(
     Limits,
@@ -122,6 +134,40 @@ def test_turns_and_seconds_count_for_one_run_and_money_for_the_session() -> None
     assert (purse.exhausted_text(209.0), purse.seconds_left(209.0)) == ("", 1.0)
     assert purse.exhausted_text(210.0) == "the session's limit of 10 seconds"
     assert purse.spent == Amount(0, 1, 1.0)
+
+
+def test_all_limits_can_count_for_the_session_or_for_one_run() -> None:
+    whole = Budget(Limits(turns=3, seconds=10), scope="session", spent=Amount(turns=1), worked=4.0)
+    whole.begin_run(100.0)
+    assert whole.seconds_left(101.0) == 5.0
+    whole.spend(Usage(input=1), turns=1)
+    whole.end_run(103.0)
+    assert whole.seconds_left(900.0) == inf  # no time counts between runs
+    whole.begin_run(1000.0)
+    assert (whole.remaining().turns, whole.seconds_left(1000.0)) == (1, 3.0)
+    assert whole.exhausted_text(1003.0) == "the session's limit of 10 seconds"
+    run = Budget(Limits(dollars=1.0), scope="run", spent=Amount(dollars=5.0))
+    run.begin_run(0.0)
+    assert run.remaining().dollars == 1.0
+
+
+def entry(at: float, fact: AnyFact) -> Entry:
+    return Entry(round(at * 10), at, fact)
+
+
+def test_the_time_of_a_killed_run_counts_to_its_last_work() -> None:
+    sent, said = Sent(1, "", "", 1), Assistant((), "end")
+    child = Finished("a1", "done", turns=4)
+    log = [
+        *(entry(0, Opened("s", "/", "p", "1")), entry(1, sent), entry(3, said)),
+        *(entry(3.5, child), entry(4, Ended("end"))),
+        # An hour later, a run that is killed while a call is under way.
+        *(entry(3600, User((Text("more"),))), entry(3601, sent), entry(3602, said)),
+        *(entry(9000, Result("c", ())), entry(9000, Ended("crashed"))),
+        *(entry(9001, sent), entry(9003, said), entry(9005, Ended("aborted"))),
+    ]
+    assert measure_runs(log) == RunTotals(turns=7, seconds=3 + 1 + 4)
+    assert measure_runs([*log, entry(9999, Opened("f", "/", "p", "1"))]) == RunTotals()
 
 
 def test_time_runs_for_children_too() -> None:

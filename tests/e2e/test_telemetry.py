@@ -63,7 +63,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, Collector]:
     (place / "work").mkdir()
     program = Program(place / "work", place / "home")
     with collector() as got:
-        go(program, got)
+        go(program, got, TRAVOIS_TASK_ID="fix-17")
     return program, got
 
 
@@ -92,6 +92,7 @@ def test_a_collector_gets_the_tree_of_what_happened_and_none_of_its_words(
     assert {span.trace for span in got.spans} == {session.trace}
     seen = (program.folder / "trace.txt").read_text().strip()
     assert seen == f"00-{session.trace}-{session.id}-01"
+    assert {span.attributes["travois.task.id"] for span in got.spans} == {"fix-17"}
     about = got.resources[0]
     assert about["service.name"] == "travois"
     assert about["session.id"] == session.attributes["gen_ai.conversation.id"]

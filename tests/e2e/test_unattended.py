@@ -175,6 +175,30 @@ def test_an_interrupted_run_says_so(program: Program) -> None:
     assert child.returncode == 143 and b'"outcome":"interrupted"' in out
 
 
+# --- limits over several runs --------------------------------------------------------------------
+
+
+def test_limits_can_hold_for_a_session_over_several_runs(program: Program) -> None:
+    with program.served([{**sleeping(0), "repeat": True}]) as api:
+        flags = ("--allowedTools", "Bash", "--limits", "session", "--output-format", "json")
+        first = program.ask("go", "--max-turns", "2", *flags)
+        assert (first.code, len(api.ledger)) == (4, 2)
+        assert program.run("-p", "-c", *program.model, "--max-turns", "2", *flags).code == 4
+        assert len(api.ledger) == 2  # nothing is sent past the limit
+        again = program.run("-p", "-c", *program.model, "--max-turns", "3", *flags)
+        assert (again.result["outcome"], len(api.ledger)) == ("limit", 3)
+        program.run("-p", "-c", *program.model, "--max-turns", "3", *flags[:2])
+        assert len(api.ledger) == 6  # without it, turns count for one run
+
+
+def test_seconds_count_on_after_a_kill(program: Program) -> None:
+    with program.served([sleeping(59.37), OK]) as api:
+        begin_and_kill(program, "-p", "go", *program.model, "--allowedTools", "Bash")
+        flags = ("--limits", "session", "--max-seconds", "0.000001")
+        done = program.run("-p", "-c", *program.model, *flags)
+        assert (done.code, len(api.ledger)) == (4, 1), done.err
+
+
 # --- parents and leases --------------------------------------------------------------------------
 
 

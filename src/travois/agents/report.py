@@ -27,6 +27,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Usage
+from travois.core.spending import measure_runs
 from travois.core.tokens import compact_threshold, context_tokens, estimate_tokens, fact_tokens
 from travois.core.view import View, open_calls
 from travois.lazy_imports import lazy_imports
@@ -94,6 +95,16 @@ def compute_agent_cost(entries: Iterable[Entry]) -> SessionSpending:
         if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED_NOTE:
             total = replace(total, usage=Usage(), dollars=0.0)
     return total
+
+
+def count_agent_turns(entries: list[Entry]) -> int:
+    """Count the model calls of a subagent since it branched off, or since it was resumed."""
+    resumed = [
+        place
+        for place, entry in enumerate(entries)
+        if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED_NOTE
+    ]
+    return measure_runs(entries[resumed[-1] :] if resumed else entries).turns
 
 
 def report_token_budget(
@@ -189,7 +200,8 @@ def recover_lost_agents(
         entries = read(spawned.id)
         if spawned.id in session.running:
             cost = compute_agent_cost(entries)
-            session.append(Finished(spawned.id, "lost", cost.usage, cost.dollars))
+            turns = count_agent_turns(entries)
+            session.append(Finished(spawned.id, "lost", cost.usage, cost.dollars, turns))
         if not entries or epoch is None:
             continue
         tokens = report_token_budget(

@@ -35,6 +35,7 @@ from travois.agents.report import (
     END_STATES,
     build_report,
     compute_agent_cost,
+    count_agent_turns,
     deliver_report,
     fit_report_text,
     report_message,
@@ -382,7 +383,10 @@ class ChildAgents:
             over = replace(over, text=f"{over.text}\n\n{left}")
         if child.agent is not None:
             self._record_progress(last_progress(child.id, entries, call=child.order.call))
-        self._parent.session.append(Finished(child.id, child.state, cost.usage, cost.dollars))
+        turns = count_agent_turns(entries)
+        self._parent.session.append(
+            Finished(child.id, child.state, cost.usage, cost.dollars, turns)
+        )
         self._reports[child.id] = over
         del self._running[child.id]
         child.over.set()

@@ -252,6 +252,8 @@ def _add_limit_flags(top: ArgumentParser) -> None:
         "--max-tokens", type=int, default=0, metavar="N", help="use at most N tokens, cached or not"
     )
     add("--max-seconds", type=float, default=0.0, metavar="S", help="stop after S seconds")
+    what = "what these hold for; by default turns and seconds per run, the others per session"
+    add("--limits", default="", choices=("run", "session"), help=what)
 
 
 def _add_resume_flags(top: ArgumentParser) -> None:
@@ -415,6 +417,7 @@ def options_from_args(args: Namespace) -> Options:
         max_dollars=args.max_budget_usd,
         max_tokens=args.max_tokens,
         max_seconds=args.max_seconds,
+        limits=args.limits,
         session_id=args.session_id,
         resume=args.resume_or_create or args.resume,
         create_missing=bool(args.resume_or_create),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from travois.core.spending import LimitScope
 from travois.prompt.output_styles import DEFAULT_STYLE
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Options(msgspec.Struct, frozen=True):
     max_dollars: float = 0.0
     max_tokens: int = 0
     max_seconds: float = 0.0
+    limits: LimitScope = ""
     session_id: str = ""
     resume: str = ""
     create_missing: bool = False
@@ -114,6 +116,7 @@ def settings_from_options(options: Options) -> dict[str, SettingValue]:
         "maxBudgetUsd": options.max_dollars,
         "maxTokens": options.max_tokens,
         "maxSeconds": options.max_seconds,
+        "limits": options.limits,
     }
     if options.restricted:
         flags["permissions.disableBypassPermissionsMode"] = "disable"

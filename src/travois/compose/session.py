@@ -50,7 +50,7 @@ from travois.core.errors import UserError
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import ModelCard as Card
-from travois.core.spending import Amount, Budget, Limits
+from travois.core.spending import Amount, Budget, Limits, RunTotals, measure_runs
 from travois.engine.agent import (
     MODE_STATE,
     Agent,
@@ -587,8 +587,11 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
         depth=asked.max_depth,
         agents=asked.max_agents,
     )
-    spent = Amount(tokens=session.usage.context, dollars=session.dollars)
-    return Budget(limits, spent=spent)
+    before = RunTotals()
+    if asked.limits == "session" and (asked.max_turns or asked.max_seconds):
+        before = measure_runs(session.read_log())
+    spent = Amount(before.turns, session.usage.context, session.dollars)
+    return Budget(limits, spent=spent, scope=asked.limits, worked=before.seconds)
 
 
 def load_agent_types(

@@ -250,6 +250,8 @@ class Finished(Fact, frozen=True):
     usage: Usage = Usage()
     dollars: float | None = None
     """The cost, where it is known; else it follows from the current model's prices."""
+    turns: int = 0
+    """The model calls of an agent and of all that it started."""
 
 
 class Changed(Fact, frozen=True):

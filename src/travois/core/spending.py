@@ -1,24 +1,28 @@
 """Budgets of agents: each draws from its own and from those of all agents above it.
 
-Turns and seconds count for one run; tokens and dollars for a session, also after a resume; agents
-for as long as the program runs. What a request may come to is held while it is under way, so that
+Turns and seconds count for one run, tokens and dollars for a session, also after a resume, unless
+a scope says that all count for the one or for the other; agents for as long as the program runs.
+What a request may come to is held while it is under way, so that
 agents side by side cannot spend the same money twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.facts import Assistant, Ended, Entry, Finished, Opened, Sent
 from travois.core.models import Usage
 
 WARNING_SHARE = 0.8
 """The share of a limit from which on an agent should come to its end."""
 
+LimitScope = Literal["", "run", "session"]
+"""What the limits hold for; empty for turns and seconds per run, tokens and dollars per session."""
 LimitName = Literal["turns", "tokens", "dollars", "seconds", "depth", "agents"]
 
 
@@ -52,6 +56,39 @@ class Amount(msgspec.Struct, frozen=True):
         return self + Amount(-less.turns, -less.tokens, -less.dollars)
 
 
+class RunTotals(msgspec.Struct, frozen=True):
+    """The model calls and the working time of a session in all its runs."""
+
+    turns: int = 0
+    seconds: float = 0.0
+
+
+def measure_runs(entries: Iterable[Entry]) -> RunTotals:
+    """Add up the runs of a session from its log; the time of a killed one counts to its last work.
+
+    What a fork has from its base does not count.
+    """
+    turns, seconds, began, worked = 0, 0.0, inf, 0.0
+    for entry in entries:
+        match entry.fact:
+            case Opened():
+                turns, seconds, began = 0, 0.0, inf
+                continue
+            case Ended(why=why):
+                # After a crash, this and the results before it were written by the next run.
+                seconds += max(0.0, (worked if why == "crashed" else entry.at) - began)
+                began = inf
+            case Assistant():
+                turns += 1
+            case Finished(turns=more):
+                turns += more
+            case _:
+                pass
+        if isinstance(entry.fact, Sent | Assistant):
+            began, worked = min(began, entry.at), entry.at
+    return RunTotals(turns, seconds + (max(0.0, worked - began)))
+
+
 class ReachedLimit(msgspec.Struct, frozen=True):
     """A limit that ends a run, and a text that names it."""
 
@@ -74,10 +111,20 @@ class Budget(msgspec.Struct):
     """When the run began; none before the first."""
     warned: bool = False
     """True if the agent was asked in this run to finish."""
+    scope: LimitScope = ""
+    worked: float = 0.0
+    """The seconds of earlier runs that count."""
 
     def begin_run(self, now: float) -> None:
-        """Begin a run: turns and seconds count from here."""
-        self.began, self.warned, self.spent = now, False, replace(self.spent, turns=0)
+        """Begin a run: turns and seconds count from here, unless they count for the session."""
+        self.began, self.warned = now, False
+        if self.scope != "session":
+            self.spent = Amount() if self.scope == "run" else replace(self.spent, turns=0)
+
+    def end_run(self, now: float) -> None:
+        """End a run: from here on, no time counts for the session."""
+        if self.scope == "session" and self.began is not None:
+            self.worked, self.began = self.worked + now - self.began, None
 
     def spend(self, usage: Usage, dollars: float = 0.0, *, turns: int = 0) -> None:
         """Charge a reply to this budget and to those above it."""
@@ -160,12 +207,14 @@ class Budget(msgspec.Struct):
         )
 
     def _own_deadline(self) -> float:
-        return inf if self.began is None else self.began + (self.limits.seconds or inf)
+        if self.began is None:
+            return inf
+        return self.began + (self.limits.seconds or inf) - self.worked
 
     def _limits_at_share(self, now: float, share: float) -> Iterator[ReachedLimit]:
         """Yield the limits of which this share is used; of few turns, the last is always left."""
         limits, spent = self.limits, self.spent
-        passed = 0.0 if self.began is None else now - self.began
+        passed = self.worked + (0.0 if self.began is None else now - self.began)
         rows: tuple[tuple[LimitName, float, float], ...] = (
             ("turns", spent.turns, int(limits.turns * share)),
             ("tokens", spent.tokens, limits.tokens * share),

@@ -70,6 +70,7 @@ async def run_turn(agent: Agent) -> EndReason:
         revoke_turn_rights(agent)
         with anyio.CancelScope(shield=True):
             await snapshot_after_turn(agent)
+        purse.end_run(agent.runtime.clock())
         session.append(Ended(why, detail))
         session.sync()
     return why

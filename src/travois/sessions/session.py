@@ -132,6 +132,10 @@ class Session(LogDerivation):
         if self._resumable_log is not None:
             self._resumable_log.save_state(self.encode_state())
 
+    def read_log(self) -> Iterable[Entry]:
+        """Return every entry, also of a very long log, which takes a while."""
+        return chain.from_iterable(self._all_blocks())
+
     def all_entries(self) -> list[Entry]:
         """Return all entries, including rewound ones; of a very long log, an excerpt."""
         recent = self._resumable_log.read_recent() if self._resumable_log is not None else None

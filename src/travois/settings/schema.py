@@ -8,6 +8,7 @@ import msgspec
 
 from travois.context.layers import ContextLayers, IdlePolicy, NotesMode
 from travois.core.models import Effort
+from travois.core.spending import LimitScope
 from travois.memory.memory import MemoryConsent
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.permissions.rules import PermissionRule
@@ -424,6 +425,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     max_budget_usd: Quantity = 0.0
     max_tokens: Count = 0
     max_seconds: Quantity = 0.0
+    limits: LimitScope = ""
+    """Whether these hold for one run or for the session over all its runs."""
     max_depth: Count = 3
     """The most levels of subagents."""
     max_agents: Count = 0

@@ -547,7 +547,7 @@ FORBIDDEN_KEYS = frozenset(
             "disableAllHooks",
             "httpHookAllowedEnvVars",
         ),
-        *("claudeMd", "agentProgressSeconds"),
+        *("claudeMd", "agentProgressSeconds", "limits"),
         *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )

@@ -69,6 +69,8 @@ SHUTDOWN_SECONDS = 2.0
 SHUTDOWN_POLL_SECONDS = 0.01
 ERRNO_PATTERN = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 MAX_COMPLAINT_CHARS = 160
+TASK_VARIABLE = "TRAVOIS_TASK_ID"
+"""The variable with the id of the fleet's task; every span names it."""
 """Characters of an exporter's error that are shown."""
 COUNTER_METRICS = {
     "travois.tokens": ("{token}", "Tokens as counted by providers, by kind"),
@@ -115,7 +117,7 @@ class OtelPipe(msgspec.Struct, frozen=True):
     def start_root_span(self, id: str, kind: str, *, at: int, above: Context) -> Span:
         """Start the root span of a session or of a subagent."""
         about = {"gen_ai.conversation.id": id, "gen_ai.operation.name": "invoke_agent"}
-        about["gen_ai.agent.name"] = kind or "travois"
+        about |= {"gen_ai.agent.name": kind or "travois"} | _task_attributes()
         name = f"invoke_agent {kind}" if kind else "session"
         return self.tracer.start_span(name, above, attributes=about, start_time=at)
 
@@ -176,6 +178,12 @@ def _resource_attributes(session: str) -> dict[str, str]:
     if named or os.environ.get("OTEL_SERVICE_NAME"):
         return known
     return known | {"service.name": "travois"}
+
+
+def _task_attributes() -> dict[str, str]:
+    """Return the fleet's task that this run belongs to, if any."""
+    task = os.environ.get(TASK_VARIABLE, "")
+    return {"travois.task.id": task} if task else {}
 
 
 def _capture_complaints() -> ExporterComplaints:
@@ -457,7 +465,7 @@ class OtelExporter:
         above: Span | None = None,
     ) -> Span:
         inside = trace.set_span_in_context(above or self._turn or self._root)
-        whose: Attributes = {"gen_ai.conversation.id": self._about.session}
+        whose: Attributes = {"gen_ai.conversation.id": self._about.session, **_task_attributes()}
         return self._pipe.tracer.start_span(
             name, inside, kind, attributes=whose | told, start_time=at
         )
