@@ -66,13 +66,12 @@ ASKED = """\
   claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
 CHANGED = """\
   ✓ Edit a.py  +2 -1
-    1   def f():
-    2 -     return 1
-    2 +     x = 2
-    3 +     return x
-    4
-    5   def g():
-    6       return 2
+    1   def f():                                              1   def f():
+    2 -     return 1                                          2 +     x = 2
+                                                              3 +     return x
+    3                                                         4
+    4   def g():                                              5   def g():
+    5       return 2                                          6       return 2
 
   ? Run this command?
     $ rm made.txt

@@ -8,9 +8,10 @@ from travois.tui import agent_progress, footer, transcript
 from travois.tui.agent_progress import SpinnerState
 from travois.tui.footer import FooterStatus
 from travois.tui.keys import Pastes
-from travois.tui.markdown import display_width, resolve_theme, wrap_words
+from travois.tui.markdown import display_width, wrap_words
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.start import is_interactive_start
+from travois.tui.theme import resolve_theme
 
 NONE = resolve_theme("none", {})
 BARE = resolve_theme("auto", {"NO_COLOR": "1"})

@@ -14,8 +14,8 @@ from travois.tui.markdown import (
     display_width,
     fold_lines,
     render_markdown,
-    resolve_theme,
 )
+from travois.tui.theme import resolve_theme
 
 DARK = resolve_theme("dark", {})
 TEXT = """# Title

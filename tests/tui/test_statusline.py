@@ -25,7 +25,7 @@ from travois.tui.footer import (
     find_git_repository,
     strip_terminal_codes,
 )
-from travois.tui.markdown import resolve_theme
+from travois.tui.theme import resolve_theme
 
 RED = "\x1b[31mred\x1b[0m"
 

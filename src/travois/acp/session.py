@@ -118,7 +118,7 @@ class EditorCommandHost:
         """Refuse: the editor opens sessions itself."""
         raise UserError("The editor opens conversations", fix="Open another one there.")
 
-    def set_theme(self, theme: str) -> None:
+    def set_theme(self, name: str) -> None:
         """Refuse: the editor has its own colours."""
         raise UserError("The editor has its own colours")
 

@@ -377,7 +377,8 @@ class LocalModelSettings(SettingsGroup, frozen=True):
 class TuiSettings(SettingsGroup, frozen=True):
     """The terminal interface."""
 
-    theme: Literal["auto", "dark", "light", "none"] = "auto"
+    theme: str = "auto"
+    """`auto`, `dark`, `light`, `none`, or the name of a file in `~/.travois/themes`."""
     vim: bool = False
     """Edit the prompt with vi keys."""
     plain: bool = False

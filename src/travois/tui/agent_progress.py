@@ -6,7 +6,8 @@ import msgspec
 
 from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
-from travois.tui.markdown import Theme, clean_display_text, display_width
+from travois.tui.markdown import clean_display_text, display_width
+from travois.tui.theme import Theme
 
 SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_FRAME_SECONDS = 0.3

@@ -20,7 +20,7 @@ from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
-from travois.tui import footer, keys, markdown, slash
+from travois.tui import footer, keys, slash, theme
 from travois.tui.dialogs import SessionMenu, TerminalDialogs
 from travois.tui.footer import FooterStatus, StatusLineProgram, read_footer_status
 from travois.tui.keys import attach_named_images
@@ -52,7 +52,9 @@ class Controller:
         completer = keys.InputCompleter(
             options.cwd or os.getcwd(), self._complete_command, self._mcp_resources
         )
-        look = markdown.resolve_theme(taste.theme, os.environ)
+        look = theme.resolve_theme(
+            taste.theme, os.environ, folders=(theme.own_themes_folder(os.environ),)
+        )
         self.screen = Screen(look, keys.create_input_buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
         self.dialogs = TerminalDialogs(self.screen, lambda: self.page)
@@ -105,12 +107,12 @@ class Controller:
                 self.program.request_update()
 
     def _footer_lines(self, columns: int) -> list[str]:
-        theme, vim = self.screen.theme, self.screen.vim_mode
+        look, vim = self.screen.theme, self.screen.vim_mode
         if self.program is not None and vim != self._keys:
             self._keys = vim
             self.program.request_update()
-        own = self.program.render_rows(theme, columns) if self.program is not None else []
-        return [*own, footer.render_footer(self._standing, theme, columns)]
+        own = self.program.render_rows(look, columns) if self.program is not None else []
+        return [*own, footer.render_footer(self._standing, look, columns)]
 
     @property
     def session(self) -> Session:
@@ -214,9 +216,11 @@ class Controller:
             self._session.stop()
         self.stirred.set()
 
-    def set_theme(self, theme: str) -> None:
+    def set_theme(self, name: str) -> None:
         """Change the theme."""
-        self.screen.theme = markdown.resolve_theme(markdown.parse_theme_name(theme), os.environ)
+        self.screen.theme = theme.resolve_theme(
+            name, os.environ, folders=(theme.own_themes_folder(os.environ),)
+        )
         self.screen.refresh()
 
     def _complete_command(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 
 from travois.compose.session_picker import SessionPicker
-from travois.core.display_text import escape_invisible
+from travois.diff_rows import build_diff_rows, build_file_rows
 from travois.ports.world import (
     Choice,
     ChoiceRequest,
@@ -19,17 +19,12 @@ from travois.ports.world import (
 from travois.sessions.catalog import SessionSummary
 from travois.terminal import format_age
 from travois.tui import transcript
-from travois.tui.markdown import (
-    Theme,
-    clean_display_text,
-    cut_line,
-    display_width,
-    fold_lines,
-    wrap_words,
-)
+from travois.tui.diff_view import render_diff_rows
+from travois.tui.markdown import clean_display_text, cut_line, display_width, wrap_words
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.permission_text import AnswerChoice, AskedCall, build_answer, list_answers
 from travois.tui.screen import Screen
+from travois.tui.theme import Theme
 from travois.tui.transcript import Transcript
 
 OWN_WORDS_OPTION = MenuOption("0", "in your own words")
@@ -191,15 +186,15 @@ class TerminalDialogs:
         theme = self._screen.theme
         if asked.is_told_by_sentence:
             return []
-        if asked.new_content is not None:
-            new = asked.new_content.removesuffix("\n").split("\n")
-            folded = (part for line in new for part in fold_lines(escape_invisible(line), room - 2))
-            lines = [theme.mark(f"+ {part}", "good") for part in folded]
-        elif asked.patch is None or asked.patch.truncated:
+        if asked.patch is None or asked.patch.truncated:
             lines = transcript.render_arguments(asked.question.args, theme, room)
-        else:
-            lines = transcript.render_whole_patch(asked.patch, theme, room)
-        return [f"    {line}" for line in lines]
+            return [f"    {line}" for line in lines]
+        rows = (
+            build_diff_rows(asked.patch)
+            if asked.new_content is None
+            else build_file_rows(asked.patch.file_path, asked.new_content)
+        )
+        return render_diff_rows(rows, theme, room + 4, most=len(rows))
 
 
 # The session picker.

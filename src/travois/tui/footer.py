@@ -29,16 +29,9 @@ from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
 from travois.tools.diff import FilePatch
 from travois.tui.agent_progress import list_running_agents
-from travois.tui.markdown import (
-    COLOUR_PATTERN,
-    RESET_CODE,
-    TextRole,
-    Theme,
-    clean_display_text,
-    display_width,
-    fold_lines,
-)
+from travois.tui.markdown import COLOUR_PATTERN, clean_display_text, display_width, fold_lines
 from travois.tui.screen import Screen
+from travois.tui.theme import RESET_CODE, TextRole, Theme
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -298,7 +291,7 @@ class StatusLineProgram:
 
 def strip_terminal_codes(line: str, theme: Theme) -> str:
     """Remove all escape sequences but colours from a line of the command's output."""
-    coloured = theme.name != "none"
+    coloured = theme.depth > 0
     parts = COLOUR_PATTERN.split(line)
     kept = (
         part

@@ -130,7 +130,7 @@ class LineModeHost:
         """Leave for another session, or exit."""
         self.left, self.next = True, options
 
-    def set_theme(self, theme: str) -> None:
+    def set_theme(self, name: str) -> None:
         """Refuse: line mode has no colours."""
         raise UserError("Themes are not available here", why="line mode shows plain text")
 

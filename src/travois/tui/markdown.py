@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from io import StringIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import markdown
+from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.syntax import Syntax
+from rich.style import Style
+from rich.syntax import Syntax, SyntaxTheme
 from rich.theme import Theme as Styles
 
 from travois.core.display_text import clean_for_terminal
-from travois.core.errors import UserError
+from travois.diff_rows import SYNTAX_ROLE_NAMES, find_syntax_role
 from travois.lazy_imports import lazy_imports
+from travois.tui.theme import RESET_CODE, Theme
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -32,7 +34,8 @@ with lazy_imports():
 
 
 COLOUR_PATTERN = re.compile(r"(\x1b\[[0-9;]*m)")
-"""The only escape sequences that we print with text: colours."""
+STYLE_PATTERN = re.compile(r"(\x1b\[[0-9;]*m|\x1b\[K|\x1b\]8;[^\x1b]*\x1b\\)")
+"""The only escape sequences that we print with text: colours, fillings and links."""
 
 
 def clean_display_text(text: str) -> str:
@@ -43,7 +46,7 @@ def clean_display_text(text: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the width of a text in cells, without its colours."""
-    plain = COLOUR_PATTERN.sub("", text)
+    plain = STYLE_PATTERN.sub("", text) if "\x1b" in text else text
     return len(plain) if plain.isascii() else utils.get_cwidth(plain)
 
 
@@ -79,7 +82,7 @@ def wrap_words(text: str, room: int) -> list[str]:
 def _fold_line(line: str, room: int) -> list[str]:
     """Break one line, reopening its colours on each part."""
     lines, kept, used, colour = list[str](), "", 0, ""
-    for part in COLOUR_PATTERN.split(line):
+    for part in STYLE_PATTERN.split(line):
         if part.startswith("\x1b"):
             kept, colour = kept + part, "" if part == "\x1b[0m" else colour + part
             continue
@@ -98,75 +101,23 @@ def parse_ansi_line(line: str) -> StyleAndTextTuples:
     return formatted_text.to_formatted_text(formatted_text.ANSI(line))
 
 
-# Themes use only the terminal's own colours, so that its colour scheme applies.
-
-
-ThemeName = Literal["auto", "dark", "light", "none"]
-TextRole = Literal["accent", "good", "bad", "warn", "quiet", "strong"]
-THEME_NAMES: tuple[ThemeName, ...] = ("auto", "dark", "light", "none")
-RESET_CODE = "\x1b[0m"
-PLAIN_ROLES: dict[TextRole, str] = {"quiet": "2", "strong": "1"}
-DARK_ROLES: dict[TextRole, str] = {
-    "accent": "36",
-    "good": "32",
-    "bad": "31",
-    "warn": "33",
-    **PLAIN_ROLES,
-}
-LIGHT_ROLES: dict[TextRole, str] = {
-    "accent": "34",
-    "good": "32",
-    "bad": "31",
-    "warn": "35",
-    **PLAIN_ROLES,
-}
-
-
-class Theme(msgspec.Struct, frozen=True):
-    """The colours of text roles and of code."""
-
-    name: Literal["dark", "light", "none"]
-    roles: dict[TextRole, str]
-
-    def mark(self, text: str, role: TextRole) -> str:
-        """Return the text in the colour of a role."""
-        code = self.roles.get(role, "")
-        return f"\x1b[{code}m{text}{RESET_CODE}" if code and text else text
-
-    @property
-    def code_theme(self) -> str:
-        """The name of the highlighter's theme for code."""
-        return f"ansi_{'light' if self.name == 'light' else 'dark'}"
-
-
-def parse_theme_name(word: str) -> ThemeName:
-    """Return the theme name that was typed."""
-    for name in THEME_NAMES:
-        if name == word:
-            return name
-    raise UserError(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(THEME_NAMES)}.")
-
-
-def resolve_theme(name: ThemeName, environ: Mapping[str, str]) -> Theme:
-    """Return the theme of this name; `NO_COLOR` and `COLORFGBG` decide what "auto" means."""
-    if name == "none" or (name == "auto" and environ.get("NO_COLOR")):
-        return Theme("none", PLAIN_ROLES)
-    bright = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
-    if name == "light" or (name == "auto" and bright):
-        return Theme("light", LIGHT_ROLES)
-    return Theme("dark", DARK_ROLES)
-
-
 MARKDOWN_INDENT = 2
 MAX_PROSE_COLUMNS = 100
 """Longer lines of prose are hard to read."""
 MARKDOWN_STYLES = {
     **{f"markdown.h{level}": "bold" for level in range(1, 7)},
-    **dict.fromkeys(("markdown.item.bullet", "markdown.item.number", "markdown.hr"), "dim"),
-    **dict.fromkeys(("markdown.block_quote", "markdown.link_url"), "dim"),
-    "markdown.table.border": "dim",
     "markdown.table.header": "bold",
     "markdown.link": "underline",
+}
+QUIET_STYLES = (
+    *("markdown.item.bullet", "markdown.item.number", "markdown.hr"),
+    *("markdown.block_quote", "markdown.link_url", "markdown.table.border"),
+)
+COLOUR_SYSTEMS: dict[int, Literal["standard", "256", "truecolor"]] = {
+    0: "standard",
+    4: "standard",
+    8: "256",
+    24: "truecolor",
 }
 BACKGROUND_PATTERN = re.compile(r"\x1b\[49m|;49(?=m)")
 TRAILING_BLANKS_PATTERN = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
@@ -282,7 +233,8 @@ def render_markdown(text: str, theme: Theme, columns: int) -> list[str]:
     """Render Markdown as lines with colours."""
     room = max(10, min(columns - MARKDOWN_INDENT - 1, MAX_PROSE_COLUMNS))
     out = StringIO()
-    page = TerminalMarkdown("", code_theme=theme.code_theme, hyperlinks=False)
+    page = TerminalMarkdown("", hyperlinks=False)
+    page.code_theme = CodeColours(theme)  # pyright: ignore[reportAttributeAccessIssue] - Syntax takes both
     page.parsed = _parse_markdown(clean_display_text(text))
     _create_console(out, theme, room).print(page)
     lines = list(_strip_line_ends(out.getvalue().split("\n")))
@@ -302,16 +254,50 @@ def _strip_line_ends(lines: list[str]) -> Iterator[str]:
         yield kept + RESET_CODE if COLOUR_PATTERN.search(kept) else kept
 
 
+class CodeColours(SyntaxTheme):
+    """The colours of code in a text, for rich."""
+
+    def __init__(self, theme: Theme) -> None:
+        self._styles = {
+            role: to_rich_style(theme.codes.get(role, "")) for role in SYNTAX_ROLE_NAMES
+        }
+
+    def get_style_for_token(self, token_type: object) -> Style:
+        """Return the style of a Pygments token."""
+        return self._styles[find_syntax_role(str(token_type))]
+
+    def get_background_style(self) -> Style:
+        """Return no background: code stands on the terminal's own."""
+        return Style.null()
+
+
+@lru_cache(maxsize=64)
+def to_rich_style(code: str) -> Style:
+    """Return the style of a terminal code of a theme."""
+    match code.split(";"):
+        case ["38", "2", red, green, blue]:
+            return Style(color=Color.from_rgb(int(red), int(green), int(blue)))
+        case ["38", "5", number]:
+            return Style(color=Color.from_ansi(int(number)))
+        case ["2"]:
+            return Style(dim=True)
+        case [number] if number.startswith("3"):
+            return Style(color=Color.from_ansi(int(number) - 30))
+        case _:
+            return Style.null()
+
+
 def _create_console(out: StringIO, theme: Theme, columns: int) -> Console:
     """Create the console that renders Markdown in the theme's colours."""
-    code = "none" if theme.name == "none" else "cyan" if theme.name == "dark" else "blue"
+    quiet, code = (to_rich_style(theme.codes.get(role, "")) for role in ("quiet", "accent"))
+    styles = {**MARKDOWN_STYLES, **dict.fromkeys(QUIET_STYLES, quiet), "markdown.code": code}
     return Console(
         file=out,
         force_terminal=True,
-        color_system="standard",
-        no_color=theme.name == "none",
+        color_system=COLOUR_SYSTEMS[theme.depth],
+        no_color=not theme.depth,
         width=columns,
-        theme=Styles({**MARKDOWN_STYLES, "markdown.code": code}),
+        theme=Styles(styles),
         highlight=False,
         legacy_windows=False,
         _environ={},

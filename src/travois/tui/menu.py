@@ -7,7 +7,8 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.tui.markdown import Theme, wrap_words
+from travois.tui.markdown import wrap_words
+from travois.tui.theme import Theme
 
 MENU_QUIET_SECONDS = 0.4
 """Seconds without a key before one counts, so that typing does not answer a question."""

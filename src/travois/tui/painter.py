@@ -19,7 +19,7 @@ from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
 from travois.core.display_text import replace_invisible
-from travois.tui.markdown import RESET_CODE
+from travois.tui.theme import RESET_CODE
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application

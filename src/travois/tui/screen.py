@@ -30,13 +30,15 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.containers import ConditionalContainer
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from travois.tui.markdown import Theme, cut_line, fold_lines, parse_ansi_line
+from travois.tui.markdown import cut_line, fold_lines, parse_ansi_line
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.painter import LivePane, LiveRegionPainter, TerminalOutput
 from travois.tui.start import PROMPT_MARK
+from travois.tui.theme import Theme
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -80,6 +82,12 @@ def parse_whole_sequences(terminal: Input) -> None:
 
 
 REDRAW_SECONDS = 1 / 30
+COLOUR_DEPTHS = {
+    0: ColorDepth.DEPTH_4_BIT,
+    4: ColorDepth.DEPTH_4_BIT,
+    8: ColorDepth.DEPTH_8_BIT,
+    24: ColorDepth.DEPTH_24_BIT,
+}
 KEY_TIMEOUT_SECONDS = 0.01
 SEQUENCE_TIMEOUT_SECONDS = 0.03
 """Seconds to wait for the rest of an escape sequence after Escape."""
@@ -115,6 +123,7 @@ class Screen:
             layout=self._build_layout(),
             output=self._tube,
             style=Style([]),
+            color_depth=lambda: COLOUR_DEPTHS[self.theme.depth],
             editing_mode=EditingMode.VI if vim else EditingMode.EMACS,
             erase_when_done=True,
             min_redraw_interval=REDRAW_SECONDS,

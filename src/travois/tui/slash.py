@@ -67,7 +67,7 @@ class CommandHost(Protocol):
         """Leave this session for another one, or exit."""
         ...
 
-    def set_theme(self, theme: str) -> None:
+    def set_theme(self, name: str) -> None:
         """Change the theme; raise `UserError` if it is unknown."""
         ...
 

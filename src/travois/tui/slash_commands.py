@@ -45,6 +45,7 @@ from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.terminal import capture_lines, escape_controls, format_table
 from travois.tools.output import make_readable
+from travois.tui import theme
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand
 
@@ -523,7 +524,6 @@ SESSION_COMMANDS = {
 TODO_MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 MAX_TURNS_OFFERED = 30
 EFFORT_WORDS = (*EFFORT_LEVELS, "auto")
-THEME_WORDS = ("auto", "dark", "light", "none")
 REWIND_PARTS = (
     ("files and conversation", ""),
     ("conversation only", "files stay as they are"),
@@ -623,10 +623,15 @@ async def _run_clear_command(desk: CommandHost, _: str) -> str:
     return ""
 
 
+def _list_theme_names() -> tuple[str, ...]:
+    return theme.list_themes((theme.own_themes_folder(os.environ),))
+
+
 async def _run_theme_command(desk: CommandHost, name: str) -> str:
     if not name:
-        picked = await desk.pick_option("Which theme?", [(one, "") for one in THEME_WORDS])
-        name = "" if picked is None else THEME_WORDS[picked]
+        names = _list_theme_names()
+        picked = await desk.pick_option("Which theme?", [(one, "") for one in names])
+        name = "" if picked is None else names[picked]
     if not name:
         return ""
     desk.set_theme(name)
@@ -686,7 +691,7 @@ TALK_COMMANDS = {
         "/theme [NAME]",
         "change the theme",
         _run_theme_command,
-        lambda desk: THEME_WORDS,
+        lambda desk: _list_theme_names(),
         when="ever",
     ),
     "output-style": SlashCommand(

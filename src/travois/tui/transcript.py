@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -26,13 +26,11 @@ from travois.ports.world import (
 )
 from travois.presentation import NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
-from travois.tools.diff import DiffHunk, FilePatch
 from travois.tui import agent_progress
 from travois.tui.agent_progress import SpinnerState, format_agent_progress
+from travois.tui.diff_view import format_line_counts, render_patch, render_unified_diff
 from travois.tui.markdown import (
     MarkdownStream,
-    TextRole,
-    Theme,
     clean_display_text,
     cut_line,
     fold_lines,
@@ -40,84 +38,10 @@ from travois.tui.markdown import (
     wrap_words,
 )
 from travois.tui.screen import Screen
+from travois.tui.theme import TextRole, Theme
 
 if TYPE_CHECKING:
     from travois.tui.markdown import MarkdownStream
-
-
-# Diffs with line numbers and colours.
-
-
-MAX_DIFF_LINES = 40
-"""Lines of one edit that are shown; the rest is counted."""
-SIGNS: dict[str, TextRole] = {"+": "good", "-": "bad"}
-
-
-def format_line_counts(change: FilePatch, theme: Theme) -> str:
-    """Format the numbers of added and removed lines."""
-    came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
-    went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
-    return " ".join(part for part in (came, went) if part)
-
-
-def render_patch(
-    change: FilePatch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
-) -> list[str]:
-    """Render a change line by line; if it is too long, the rest is counted."""
-    shown = [
-        line for hunk in change.structured_patch for line in _render_hunk(hunk, theme, columns)
-    ]
-    rest = len(shown) - most
-    if change.truncated:
-        return [theme.mark("    diff too long to show", "quiet")]
-    more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
-    return shown[:most] + more
-
-
-def render_whole_patch(change: FilePatch, theme: Theme, columns: int) -> list[str]:
-    """Render every line of a change; what is too long for a line goes on in the next."""
-    lines: list[str] = []
-    for hunk in change.structured_patch:
-        old, new = hunk.old_start, hunk.new_start
-        digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
-        for line in hunk.lines:
-            sign, number = line[:1], old if line.startswith("-") else new
-            at, role = f"{number:>{digits}}", SIGNS.get(sign)
-            for part in fold_lines(escape_invisible(line[1:]), columns - digits - 7):
-                body = theme.mark(f"{sign} {part}", role) if role else f"  {part}"
-                lines.append(f"{theme.mark(at, 'quiet')} {body}")
-                at = " " * digits
-            old += not line.startswith("+")
-            new += not line.startswith("-")
-    return lines
-
-
-def render_unified_diff(
-    diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
-) -> list[str]:
-    """Render a unified diff without its headers."""
-    kept = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
-    return [_render_diff_line(line, "", theme, columns) for line in kept[:most]]
-
-
-def _render_hunk(hunk: DiffHunk, theme: Theme, columns: int) -> Iterator[str]:
-    """Render one hunk of a diff with line numbers."""
-    old, new = hunk.old_start, hunk.new_start
-    digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
-    for line in hunk.lines:
-        number = old if line.startswith("-") else new
-        yield _render_diff_line(line, f"{number:>{digits}}", theme, columns)
-        old += not line.startswith("+")
-        new += not line.startswith("-")
-
-
-def _render_diff_line(line: str, number: str, theme: Theme, columns: int) -> str:
-    """Render one line of a diff, in the colour of its sign and cut to the width."""
-    sign, text = line[:1], clean_display_text(line[1:])
-    body = cut_line(text, columns - len(number) - 7)
-    at = f"    {theme.mark(number, 'quiet')} " if number else "    "
-    role = SIGNS.get(sign)
-    return at + (theme.mark(f"{sign} {body}", role) if role else f"  {body}")
 
 
 # Tool calls: a title line each, and a few lines of their result.
