@@ -27,7 +27,7 @@ LEFT = "(1 generated, binary, large or unreadable files were left out)"
 HASTY = (
     sys.executable,
     "-c",
-    "from travois.tools import parsing as p; p.SOURCE_TIMEOUT_SECONDS = 1.0; p.main()",
+    "from travois.tools import syntax as p; p.SOURCE_TIMEOUT_SECONDS = 1.0; p.main()",
 )
 """The parser's process, with little patience."""
 EACH = pytest.mark.parametrize("golden", SOURCES, ids=lambda path: path.stem)
@@ -211,11 +211,10 @@ def test_generated_large_and_binary_files_are_left_out_unless_they_are_asked_for
 def test_without_a_grammar_words_are_shown_and_what_to_install(
     shop: Local, monkeypatch: pytest.MonkeyPatch
 ):
-    without = (
-        "from travois.tools import syntax, parsing as p; "
-        "syntax.is_grammar_installed = lambda l: l != 'go'"
+    without = "from travois.tools import syntax; syntax.is_grammar_installed = lambda l: l != 'go'"
+    monkeypatch.setattr(
+        symbols, "PARSER_COMMAND", (sys.executable, "-c", f"{without}; syntax.main()")
     )
-    monkeypatch.setattr(symbols, "PARSER_COMMAND", (sys.executable, "-c", f"{without}; p.main()"))
     monkeypatch.setattr(syntax, "is_grammar_installed", lambda language: language != "go")
     missing = "no grammar for go (pip install 'travois[code]')"
     shop.write("b/more.go", "package b\n// Open it\n")
