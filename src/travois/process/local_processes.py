@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from travois.sandbox.network import NetworkProxy
     from travois.sandbox.overlay import Overlay
     from travois.sandbox.probe import SandboxSupport
+    from travois.sandbox.rulesets import LandlockRulesets
 
 with lazy_imports():
     from travois.process import job as process_job
     from travois.process import spawn
-    from travois.sandbox import bwrap, loopback, overlay, wrap
+    from travois.sandbox import bwrap, loopback, overlay, rulesets, wrap
     from travois.sandbox import network as sandbox_network
 
 
@@ -83,6 +84,7 @@ class LocalProcesses:
         self._orphans = Orphans(self._mark)
         self._watchdog = Watchdog(self._mark)
         self._walls = walls
+        self._rulesets: LandlockRulesets | None = None
         self._network = network
         self._loopback: SessionNetwork | None = None
         self._guarding = SessionGuards(journal)
@@ -264,6 +266,8 @@ class LocalProcesses:
         # Everything has ended, so every guard can make its last check.
         self._guarding.check_children(lambda child: True)
         self._guarding.close()
+        if self._rulesets is not None:
+            self._rulesets.close()
         if self._network is not None:
             await anyio.to_thread.run_sync(self._network.close)
         if self._loopback is not None:
@@ -290,6 +294,7 @@ class LocalProcesses:
         mark = f"{self._mark}-{self._count}-"
         environ = build_minimal_environment(self._environ) if command.talks else self._environ
         marked = {**environ, JOB_MARK_VARIABLE: self._outer + mark}
+        self._rulesets = self._rulesets or rulesets.LandlockRulesets()
         surroundings = spawn.SpawnContext(
             marked,
             self._walls,
@@ -298,6 +303,7 @@ class LocalProcesses:
             self._guarding.open_journal,
             self._mark,
             self._get_session_network() if command.cage is not None else None,
+            self._rulesets,
         )
         if not self._orphans.sessions:
             adopt_orphans()  # first, or orphans of a program that ends quickly would go to init

@@ -21,6 +21,7 @@ from travois.process import controlling_terminal
 from travois.process.output import PIPE_CHUNK_BYTES
 from travois.sandbox.landlock import start_confined
 from travois.sandbox.probe import SandboxSupport
+from travois.sandbox.rulesets import LandlockRulesets
 from travois.sandbox.wrap import (
     SandboxedCommand,
     SandboxSetup,
@@ -106,6 +107,7 @@ class SpawnContext(msgspec.Struct, frozen=True):
     journal: Callable[[], GuardJournal] | None = None
     mark: str = ""
     loopback: SessionNetwork | None = None
+    rulesets: LandlockRulesets = msgspec.field(default_factory=LandlockRulesets)
 
 
 def spawn_process(command: Command, surroundings: SpawnContext) -> StartedProcess:
@@ -175,6 +177,7 @@ def _prepare_command(
         journal=surroundings.journal,
         mark=surroundings.mark,
         loopback=surroundings.loopback,
+        rulesets=surroundings.rulesets,
     )
     fence = build_sandboxed_command(argv, command.cwd, cage=command.cage, ground=ground)
     entering = fence.network.prefix if fence.network else ()

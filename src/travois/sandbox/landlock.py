@@ -1,9 +1,9 @@
 """The partial sandbox for machines without namespaces: Landlock rules and a seccomp filter.
 
 Landlock rules only allow, and apply to everything below a path. So a hidden path is left out by
-allowing its siblings one by one, and no new file can be created next to it. For pinned files, which
-are at the top of every workspace and in `.git`, that would be too strict: they can be written, and
-`guard` restores them afterwards.
+allowing its siblings one by one (`rulesets`), and no new file can be created next to it. For pinned
+files, which are at the top of every workspace and in `.git`, that would be too strict: they can be
+written, and `guard` restores them afterwards.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, suppress
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from travois.permissions.sandbox_profile import SandboxProfile
-from travois.sandbox.hidden_files import real_path
+from travois.sandbox.rulesets import LandlockRulesets, call_kernel, load_libc, raise_on_error
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -272,32 +270,13 @@ PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS = 22, 28, 38
 SECCOMP_MODE_FILTER = 2
 SECUREBITS_NO_ROOT = 0b11
 """Securebits: user 0 has no capabilities, irrevocably."""
-LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
-LANDLOCK_VERSION, LANDLOCK_BENEATH = 1, 1
+LANDLOCK_RESTRICT = 446
 CLONE_NEWNET = 0x40000000
 
 
 def enter_empty_network() -> None:
     """Move the calling thread, and everything it starts, into a new, empty network namespace."""
-    _raise_on_error(_load_libc().unshare(CLONE_NEWNET))
-
-
-def get_landlock_version() -> int:
-    """Return the kernel's Landlock ABI version; 0 without Landlock."""
-    try:
-        return _syscall(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
-    except OSError:
-        return 0
-
-
-def create_landlock_ruleset(attributes: bytes) -> int:
-    """Create an empty ruleset and return its descriptor."""
-    return _syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
-
-
-def add_landlock_rule(ruleset: int, rule: bytes) -> None:
-    """Add a rule for everything beneath a path."""
-    _syscall(LANDLOCK_ADD, ruleset, LANDLOCK_BENEATH, rule, 0)
+    raise_on_error(load_libc().unshare(CLONE_NEWNET))
 
 
 def confine_thread(ruleset: int, program: bytes) -> None:
@@ -309,49 +288,20 @@ def confine_thread(ruleset: int, program: bytes) -> None:
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
     # Without this the kernel accepts neither rules nor filters from an unprivileged user.
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _set_process_option(PR_SET_NO_NEW_PRIVS, 1)
     if os.geteuid() == 0:
-        _prctl(PR_SET_SECUREBITS, SECUREBITS_NO_ROOT)
-    _syscall(LANDLOCK_RESTRICT, ruleset, 0)
+        _set_process_option(PR_SET_SECUREBITS, SECUREBITS_NO_ROOT)
+    call_kernel(LANDLOCK_RESTRICT, ruleset, 0)
     steps = SockFprog(len(program) // 8, program)
-    _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(steps))
+    _set_process_option(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(steps))
 
 
-@cache
-def _load_libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _prctl(*args: object) -> None:
-    _raise_on_error(_load_libc().prctl(*args, *(0,) * (5 - len(args))))
-
-
-def _syscall(*args: object) -> int:
-    return _raise_on_error(_load_libc().syscall(*args))
-
-
-def _raise_on_error(result: int) -> int:
-    """Return the result of a system call; raise OSError if it is negative."""
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
+def _set_process_option(*args: object) -> None:
+    raise_on_error(load_libc().prctl(*args, *(0,) * (5 - len(args))))
 
 
 MIN_LANDLOCK_ABI = 3
 """The first version that can forbid truncating files."""
-READ_RIGHTS = 0b1101
-LIST_RIGHT = 0b1000
-WRITE_RIGHTS = 0b0111_0111_1011_0010
-"""All rights but creating device files."""
-IOCTL_DEVICE_RIGHT = 0b1000_0000_0000_0000
-"""Set up a device. /dev/tty is the terminal that the harness gave a program, or none."""
-FILE_RIGHTS = 0b1100_0000_0000_0111
-"""Rights that apply to a file; the others apply to folders."""
-ALL_RIGHTS = 0b1111_1111_1111_1111
-SCOPE_FLAGS = 0b11
-"""No signals to, and no abstract sockets of, processes outside."""
-ALLOWED_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 BRIEF_PARTIAL_LIMIT = "Protected files are restored after a command, not blocked while it runs."
 PARTIAL_LIMITS = (
     "Protected files (.git/hooks, .git/config, .travois, .claude, .vscode and the like) can change "
@@ -374,84 +324,24 @@ PARTIAL_LIMITS = (
 """Protections of the full sandbox that this one lacks, in sentences for the user."""
 
 
-def build_confinement(cage: SandboxProfile, ours: ExitStack) -> Callable[[], None]:
+def build_confinement(cage: SandboxProfile, rulesets: LandlockRulesets) -> Callable[[], None]:
     """Build the function that binds its calling thread, and everything it starts, for good.
 
     No code of ours runs between fork and exec, where it would run in a copy of a process without
     its other threads. Instead a thread binds itself and then starts the program normally.
     """
-    version = get_landlock_version()
-    # Device ioctls can be ruled since ABI 5, scopes since ABI 6; older kernels reject those bits.
-    known = ALL_RIGHTS if version >= 5 else ALL_RIGHTS >> 1
-    attributes = struct.pack("<QQQ", known, 0, SCOPE_FLAGS)[: 24 if version >= 6 else 8]
-    ruleset = create_landlock_ruleset(attributes)
-    ours.callback(os.close, ruleset)
-    for path, rights in list_landlock_rules(cage):
-        # What vanished or cannot be opened needs no right: without a rule it stays closed.
-        with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
-            _add_path_rule(ruleset, path, rights & known)
+    ruleset = rulesets.find(cage)
     # Landlock knows files; sockets, other processes and file attributes need the system call
     # filter.
-    families = socket_families(cage.network, own_net=False)
-    filtered = build_seccomp_filter(families, alone=False, read_only=cage.profile == "look")
+    filtered = _compile_landlock_filter(
+        socket_families(cage.network, own_net=False), read_only=cage.profile == "look"
+    )
     return lambda: confine_thread(ruleset, filtered)
 
 
-def list_landlock_rules(cage: SandboxProfile) -> Iterator[tuple[str, int]]:
-    """Yield each path that may be used, with its rights.
-
-    A rule applies to everything below a path. So `/`, and a hidden folder with something shown in
-    it, cannot be listed: a rule for it would list all names below it.
-    """
-    hidden = {real_path(path) for path in cage.hidden if os.path.lexists(path)}
-    yield from _list_beside_hidden("/", {*hidden, "/dev"})  # for root, /dev contains the raw disks
-    for path in (*cage.shown, *cage.caches, *cage.folders):
-        real = real_path(path)
-        yield from _list_beside_hidden(real, hidden - {real})
-    yield "/dev", LIST_RIGHT
-    for name in ALLOWED_DEVICES:
-        yield (
-            f"/dev/{name}",
-            READ_RIGHTS | WRITE_RIGHTS | (IOCTL_DEVICE_RIGHT if name == "tty" else 0),
-        )
-    yield real_path(cage.temp), READ_RIGHTS | WRITE_RIGHTS
-    if cage.profile == "look":
-        return
-    for folder in (*cage.folders, *cage.writable):
-        yield from _list_beside_hidden(folder, hidden, READ_RIGHTS | WRITE_RIGHTS)
-
-
-def _list_beside_hidden(
-    path: str, kept: Collection[str], rights: int = READ_RIGHTS
-) -> Iterator[tuple[str, int]]:
-    """Yield the path, or as much of its contents as leaves out the hidden paths."""
-    if path in kept:
-        return
-    # Landlock has no rule that takes away: what hides something is left out, and its other entries
-    # get rules of their own.
-    within = [one for one in kept if one.startswith(path.rstrip("/") + "/")]
-    if not within:
-        yield path, rights
-        return
-    if path != "/":
-        yield path, LIST_RIGHT
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            # The target of a link is opened by its own path and needs a rule of its own.
-            if not entry.is_symlink():
-                yield from _list_beside_hidden(entry.path, within, rights)
-
-
-def _add_path_rule(ruleset: int, path: str, rights: int) -> None:
-    """Add a rule for one path; rights that only folders have are dropped for a file."""
-    # O_NOFOLLOW: a path that became a link since it was listed must not open another place.
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            rights &= FILE_RIGHTS
-        add_landlock_rule(ruleset, struct.pack("<Qi", rights, fd))
-    finally:
-        os.close(fd)
+@lru_cache(maxsize=8)
+def _compile_landlock_filter(families: tuple[int, ...], *, read_only: bool) -> bytes:
+    return build_seccomp_filter(families, alone=False, read_only=read_only)
 
 
 def start_confined(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:

@@ -20,7 +20,7 @@ with lazy_imports():
     from importlib import util
 
     from travois.sandbox import bwrap as sandbox_bwrap
-    from travois.sandbox import landlock
+    from travois.sandbox import landlock, rulesets
     from travois.sandbox import loopback as sandbox_loopback
     from travois.sandbox import overlay as sandbox_overlay
 
@@ -267,7 +267,7 @@ def _find_namespace_fix() -> str:
 
 def _check_landlock() -> SandboxCheck:
     """Check Landlock by starting a confined program."""
-    version = landlock.get_landlock_version()
+    version = rulesets.get_landlock_version()
     if version < landlock.MIN_LANDLOCK_ABI:
         why = (
             f"version {version}; version {landlock.MIN_LANDLOCK_ABI} or later is required"
@@ -279,7 +279,9 @@ def _check_landlock() -> SandboxCheck:
         )
     try:
         with ExitStack() as stack:
-            confine = landlock.build_confinement(SandboxProfile("look", (), temp="/tmp"), stack)  # noqa: S108
+            built = rulesets.LandlockRulesets()
+            stack.callback(built.close)
+            confine = landlock.build_confinement(SandboxProfile("look", (), temp="/tmp"), built)  # noqa: S108
             status = landlock.start_confined(
                 confine, lambda: subprocess.Popen(TRUE_COMMAND, stdin=subprocess.DEVNULL)
             ).wait()

@@ -23,6 +23,7 @@ from travois.sandbox.guard.guard import (
 )
 from travois.sandbox.hidden_files import cache_real_paths, real_path
 from travois.sandbox.probe import SandboxSupport, find_bundled_bwrap
+from travois.sandbox.rulesets import LandlockRulesets
 
 if TYPE_CHECKING:
     from travois.sandbox.loopback import NetworkNamespace, SessionNetwork
@@ -85,6 +86,8 @@ class SandboxSetup(msgspec.Struct, frozen=True):
     """The mark in the environment of the program and everything it starts."""
     loopback: SessionNetwork | None = None
     """The network shared by programs without the machine's; None if each gets its own."""
+    rulesets: LandlockRulesets = msgspec.field(default_factory=LandlockRulesets)
+    """The Landlock rulesets of the session."""
 
 
 def build_sandboxed_command(
@@ -100,7 +103,7 @@ def build_sandboxed_command(
         with cache_real_paths():
             if walls.kind == "full":
                 return _build_bwrap_command(argv, cwd, cage=cage, ground=ground)
-            confine = landlock.build_confinement(cage, ground.theirs)
+            confine = landlock.build_confinement(cage, ground.rulesets)
             guard = _open_command_guard(cage, ground, held=False)
     except OSError as error:
         raise SandboxUnavailable(error.errno, error.strerror) from error
