@@ -57,7 +57,7 @@ def test_a_headless_run_imports_nothing_heavy() -> None:
 def test_the_version_imports_nothing() -> None:
     script = (
         "import sys; before = set(sys.modules); sys.argv = ['travois', '--version'];"
-        "from travois.__main__ import main; main();"
+        "from travois.__main__ import run_program; run_program();"
         "print(sorted(n for n in set(sys.modules) - before if not n.startswith('travois')))"
     )
     done = subprocess.run(

@@ -70,8 +70,8 @@ def test_an_ordinary_run_makes_no_request_of_its_own_and_loads_nothing(program: 
     program.launcher = (
         sys.executable,
         "-c",
-        "import sys; from travois.__main__ import main\n"
-        "try: main()\n"
+        "import sys; from travois.__main__ import run_program\n"
+        "try: run_program()\n"
         "finally: sys.stderr.write(str(sorted({'sqlite3', 'numpy'} & set(sys.modules))))",
     )
     with program.served([OK]) as api:
