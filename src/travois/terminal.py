@@ -16,8 +16,7 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from travois.core.display_text import CONTROL_TABLE, clean_for_stream, replace_invisible
-from travois.permissions.masking import registered_secrets
-from travois.permissions.secrets import Secrets, collect_secrets
+from travois.permissions.secrets import Secrets, collect_secrets, registered_secrets
 
 
 def hold_hangups() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.program import Program
 from travois.cli.main import write_crash_report
-from travois.permissions.masking import mask_text, mask_value
+from travois.permissions.secrets import mask_text, mask_value
 from travois.providers.client import ApiKeyCommand
 
 SECRETS = {

@@ -19,9 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from travois.permissions.shell.judge import plan_command
-from travois.permissions.shell.options import OptionSpec, parse_spec_table
+from travois.permissions.shell.options import (
+    GIT_PARTLY_READ_ONLY,
+    READ_ONLY_PROGRAMS,
+    OptionSpec,
+    parse_spec_table,
+)
 from travois.permissions.shell.program_analyzers import _git_read_only_table
-from travois.permissions.shell.tables import GIT_PARTLY_READ_ONLY, READ_ONLY_PROGRAMS
 
 NEEDED = ("strace", "git", "bash")
 TRACED = (

@@ -9,8 +9,12 @@ from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.rules import ToolUse
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.permissions.shell.judge import plan_command
-from travois.sandbox.policy import SandboxPolicy, build_sandbox_profile, can_try_read_only
-from travois.sandbox.program_sandbox import build_program_profile
+from travois.sandbox.policy import (
+    SandboxPolicy,
+    build_program_profile,
+    build_sandbox_profile,
+    can_try_read_only,
+)
 
 BOUNDS = SandboxPolicy(temp="/private", hidden=("/home/u/.ssh",))
 

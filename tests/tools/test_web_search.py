@@ -11,7 +11,7 @@ import pytest
 
 from tests.providers.raw import Peer, Server, answer, serve
 from travois.core.errors import UserError
-from travois.ports.web_search import SearchQuery
+from travois.ports.world import SearchQuery
 from travois.providers.search_endpoint import EndpointSearch, resolve_search_endpoint
 from travois.providers.web_search import SearchHit
 

@@ -18,8 +18,7 @@ from travois.commands.flags import COMMAND_MODULES, COMMANDS, build_parser, pars
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
-from travois.permissions.masking import mask_text
-from travois.permissions.secrets import collect_secrets
+from travois.permissions.secrets import collect_secrets, mask_text
 from travois.sessions import blobs
 from travois.sessions.home import locate_home
 from travois.terminal import print_json

@@ -24,9 +24,9 @@ from travois.mcp.connection import McpConnection, McpHost
 from travois.mcp.login import log_in_to_server
 from travois.mcp.oauth import TokenStore
 from travois.mcp.tools import McpServerConfig, collect_mcp_tools
-from travois.permissions.masking import mask_text, mask_value
+from travois.permissions.secrets import mask_text, mask_value
 from travois.process.local_processes import LocalProcesses
-from travois.sandbox.program_sandbox import build_program_profile
+from travois.sandbox.policy import build_program_profile
 from travois.sessions import blobs
 from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust

@@ -34,9 +34,9 @@ from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import ModelCard, Price
 from travois.core.view import project_view
 from travois.local_model.llamacpp import llamacpp_load_problem
-from travois.permissions.masking import mask_text, mask_value
 from travois.permissions.resolve_paths import home_folder
 from travois.permissions.sandbox_profile import SandboxProfile
+from travois.permissions.secrets import mask_text, mask_value
 from travois.ports.world import Command
 from travois.ports.world import ModelClient as Answers
 from travois.process.local_processes import LocalProcesses

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from travois.compat import claude_transcript
     from travois.hooks import model_hooks, run
-    from travois.sandbox import program_sandbox
+    from travois.sandbox import policy
 
 
 LeaveReason = Literal["clear", "resume", "prompt_input_exit", "other"]
@@ -99,7 +99,7 @@ def compose_hooks(
                 place.cwd,
                 folder,
                 cage=lambda shown: (
-                    program_sandbox.build_program_profile(
+                    policy.build_program_profile(
                         permissions.sandbox, permissions.guard, shown=shown
                     )
                     if permissions.sandbox

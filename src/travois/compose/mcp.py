@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from travois.mcp import always_on, connection
     from travois.mcp import tools as mcp_tools
-    from travois.sandbox import program_sandbox
+    from travois.sandbox import policy
 
 
 RESOURCES_TOOL = "ListMcpResources"
@@ -133,7 +133,7 @@ def compose_mcp_host(
         tokens=folder / "tokens",
         environ=os.environ,
         cage=lambda shown: (
-            program_sandbox.build_program_profile(bounds, rights, shown=shown) if bounds else None
+            policy.build_program_profile(bounds, rights, shown=shown) if bounds else None
         ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
         complain=lambda text: session.emit(UserWarned(text)),

@@ -63,8 +63,8 @@ from travois.engine.agent import (
     SmallModel,
     World,
 )
-from travois.engine.fallback import CHOSEN_MODEL_STATE
 from travois.engine.overflow import restore_window
+from travois.engine.retry import CHOSEN_MODEL_STATE
 from travois.files.disk import DiskFiles, ReadCache
 from travois.hooks.config import Hook, Listener
 from travois.lazy_imports import lazy_imports

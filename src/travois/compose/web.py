@@ -16,8 +16,7 @@ from travois.core.models import ModelCard as Card
 from travois.engine.agent import Agent, SmallModel, World
 from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
-from travois.ports.web_search import SearchQuery, SearchResults
-from travois.ports.world import ModelClient
+from travois.ports.world import ModelClient, SearchQuery, SearchResults
 from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings

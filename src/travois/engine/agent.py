@@ -24,7 +24,6 @@ from travois.permissions.decide import PERMISSION_MODES, PermissionMode, Permiss
 from travois.permissions.updates import PermissionUpdate
 from travois.ports.agents import MailTransport, TaskStore, Worktrees
 from travois.ports.tool import AnyTool
-from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import (
     Blobs,
     Files,
@@ -32,6 +31,8 @@ from travois.ports.world import (
     ModelClient,
     Person,
     Processes,
+    SearchQuery,
+    SearchResults,
     Subagents,
     Web,
     WorkspaceSnapshots,

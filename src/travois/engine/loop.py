@@ -13,8 +13,8 @@ from travois.core.view import THINKING_KINDS, View, awaits_model, open_calls
 from travois.engine import loop_detection
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, check_budget, warn_near_limit
-from travois.engine.fallback import return_to_chosen_model
 from travois.engine.request import request_reply
+from travois.engine.retry import return_to_chosen_model
 from travois.hooks.fire import on_stop, on_stop_failure, on_user_prompt
 from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import start_extraction

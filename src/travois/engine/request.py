@@ -10,9 +10,8 @@ from travois.core.facts import Sent
 from travois.core.tokens import context_tokens
 from travois.engine.agent import Agent
 from travois.engine.budget import charge_request
-from travois.engine.fallback import use_fallback_model
 from travois.engine.overflow import notice_truncation
-from travois.engine.retry import RequestTries, prepare_retry
+from travois.engine.retry import RequestTries, prepare_retry, use_fallback_model
 from travois.ports.world import UserWarned
 from travois.providers.replies import ApiError, Reply, build_assistant_fact
 from travois.providers.request import PrefixBreak, Request, limit_reply_tokens

@@ -57,8 +57,14 @@ from travois.permissions.resolve_paths import (
 )
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, ToolError, ToolOutcome, refuse_nul_paths
-from travois.ports.web_search import WebSearch
-from travois.ports.world import Choice, ChoiceRequest, ToolProgress, ToolStarted, UnansweredQuestion
+from travois.ports.world import (
+    Choice,
+    ChoiceRequest,
+    ToolProgress,
+    ToolStarted,
+    UnansweredQuestion,
+    WebSearch,
+)
 from travois.prompt.briefing import brief_on_touched_files
 from travois.sandbox.policy import runs_outside_sandbox
 from travois.sessions.session import Session

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from travois.core.tokens import estimate_tokens
-from travois.mcp.connection import McpConnection, McpHost
-from travois.mcp.tool_cache import read_cached_offers
+from travois.mcp.connection import McpConnection, McpHost, read_cached_offers
 from travois.mcp.tools import McpServerConfig, McpToolOffer, collect_mcp_tools
 
 FIRST_START_SECONDS = 10.0

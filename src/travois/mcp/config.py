@@ -21,8 +21,8 @@ from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import as_list, as_object, as_string
 from travois.lazy_imports import lazy_imports
-from travois.permissions.masking import find_likely_secrets, register_secrets
 from travois.permissions.paths import is_inside
+from travois.permissions.secrets import find_likely_secrets, register_secrets
 from travois.prompt.instruction_files import read_plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings import trust

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from errno import ENOTSUP
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +36,6 @@ from travois.mcp.sdk_helpers import (
     sdk_errors,
     to_wire_json,
 )
-from travois.mcp.tool_cache import cache_offers
 from travois.mcp.tools import (
     McpCallResult,
     McpContent,
@@ -67,7 +67,6 @@ with lazy_imports():
 
     import mcp
     from travois.mcp import oauth_provider
-
 
 # Talking with a server that is a program: a message on each line, and nothing without bounds.
 
@@ -665,3 +664,29 @@ def create_connections(
 ) -> tuple[McpConnection, ...]:
     """Create a connection for each server; nothing is started yet."""
     return tuple(McpConnection(server, around) for server in servers)
+
+
+def cache_offers(server: McpServerConfig, folder: Path, offers: tuple[McpToolOffer, ...]) -> None:
+    """Cache a server's tool list, if any of it may be always loaded."""
+    path = _cache_path(server, folder)
+    if server.standing == "some" and not any(offer.is_always_loaded for offer in offers):
+        path.unlink(missing_ok=True)
+        return
+    make_folders(folder)
+    path.touch(0o600)
+    path.write_bytes(msgspec.json.encode(offers))
+
+
+def read_cached_offers(server: McpServerConfig, folder: Path) -> tuple[McpToolOffer, ...]:
+    """Read the server's last tool list; empty if there is none."""
+    try:
+        return msgspec.json.decode(
+            _cache_path(server, folder).read_bytes(), type=tuple[McpToolOffer, ...]
+        )
+    except (OSError, msgspec.DecodeError):
+        return ()
+
+
+def _cache_path(server: McpServerConfig, folder: Path) -> Path:
+    said = msgspec.json.encode((server.name, server.argv, server.url))
+    return folder / f"{blake2b(said, digest_size=12).hexdigest()}.json"

@@ -1,8 +1,13 @@
-"""Secrets: variable names and texts that look like secrets, and redaction of known values.
+"""Secrets: variable names and texts that look like secrets, redaction and masking.
 
 The values of our own secrets are taken out of what is recorded, to the letter. Texts that merely
 look like keys stay in results: a model that is to rotate a key or to mend a test must see it, and
 whoever could read the file could read the key. What is kept for longer asks `find` first.
+
+Settings are masked before they are shown or written to a file that people send around: by the name
+that a value stands under, by its shape, and where it is the same as a known secret. Variables and
+headers are masked whatever they are called: that is where people put secrets, and nobody needs
+their values to see which file decided.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 import msgspec
@@ -55,6 +60,21 @@ SECRET_SHAPES = (
     ("web token", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     ("password in a URL", r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/:@$<{]{3,}@"),
 )
+MASK_TEXT = "[masked]"
+FULLY_MASKED_SETTINGS = frozenset(("env", "headers", "client", "http_headers"))
+"""Settings below which every value is masked."""
+UNMASKED_VALUES = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
+"""Values that tell nothing."""
+ASSIGNMENT_PATTERN = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
+VARIABLE_NAME_PATTERN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+AUTH_HEADER_PATTERN = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
+SECRET_FLAG_NAME = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
+SECRET_FLAG_PATTERN = re.compile(rf"({SECRET_FLAG_NAME})(=|\s+)(\S+)", re.IGNORECASE)
+SECRET_FLAG_NAME_PATTERN = re.compile(SECRET_FLAG_NAME, re.IGNORECASE)
+RANDOM_VALUE_PATTERN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
+"""Letters and digits in a row, as keys are."""
+
+_known_secrets: dict[str, str] = {}
 
 
 class FoundSecret(msgspec.Struct, frozen=True):
@@ -260,3 +280,64 @@ def _is_random_value(run: str) -> bool:
         return False
     counts = Counter(run).values()
     return -sum(n / len(run) * math.log2(n / len(run)) for n in counts) >= MIN_RANDOM_ENTROPY
+
+
+def register_secrets(values: Iterable[tuple[str, str]]) -> None:
+    """Register secret values with their names, to mask them in everything shown from now on."""
+    for name, value in values:
+        bare = value.removeprefix("Bearer ")
+        if len(bare) >= 8 and not bare.startswith(("/", "~")):
+            _known_secrets[bare] = name
+            _known_secrets[msgspec.json.encode(bare).decode()[1:-1]] = name
+
+
+def find_likely_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that hold secrets, by name or by value."""
+    for name, value in pairs:
+        if is_secret_name(name) or find_secrets(value) or RANDOM_VALUE_PATTERN.fullmatch(value):
+            yield name, value
+
+
+def registered_secrets() -> Secrets:
+    """Return the values that were registered; longer ones first, as one may hold another."""
+    pairs = ((name, value) for value, name in _known_secrets.items())
+    return Secrets(tuple(sorted(pairs, key=lambda pair: -len(pair[1]))))
+
+
+def mask_text(text: str) -> str:
+    """Mask what looks like a secret in a command line, an address or a message."""
+    text = registered_secrets().redact(text)
+    text = AUTH_HEADER_PATTERN.sub(rf"\1 {MASK_TEXT}", text)
+    text = SECRET_FLAG_PATTERN.sub(rf"\1\2{MASK_TEXT}", text)
+    text = ASSIGNMENT_PATTERN.sub(_mask_assignment, text)
+    for found in reversed(find_secrets(text)):
+        text = f"{text[: found.start]}[masked: {found.kind}]{text[found.end :]}"
+    return text
+
+
+def mask_value(key: str, value: object) -> object:
+    """Mask a setting as it is shown; `key` is its dotted name, and decides about what is below."""
+    parts = key.split(".")
+    whole = any(part in FULLY_MASKED_SETTINGS for part in parts[:-1]) or (
+        parts[-1] in FULLY_MASKED_SETTINGS
+    )
+    if isinstance(value, Mapping):
+        tree: Mapping[str, object] = msgspec.convert(value, dict[str, object])
+        return {name: mask_value(f"{key}.{name}", below) for name, below in tree.items()}
+    if isinstance(value, list | tuple):
+        items = msgspec.convert(value, list[object])
+        flags = [bool(SECRET_FLAG_NAME_PATTERN.fullmatch(str(one))) for one in items]
+        pairs = zip(items, [False, *flags], strict=False)
+        return [MASK_TEXT if secret else mask_value(key, item) for item, secret in pairs]
+    if isinstance(value, str):
+        secret = (whole or is_secret_name(parts[-1])) and value.lower() not in UNMASKED_VALUES
+        return MASK_TEXT if secret else mask_text(value)
+    return value
+
+
+def _mask_assignment(found: re.Match[str]) -> str:
+    """Mask the value of a matched `NAME=value` or `name: value` if the name is that of a secret."""
+    name, between, value = found.groups()
+    # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
+    tells = any(char.isalnum() for char in value) and not VARIABLE_NAME_PATTERN.fullmatch(value)
+    return f"{name}{between}{MASK_TEXT}" if is_secret_name(name) and tells else found[0]

@@ -5,7 +5,15 @@ The concrete classes live in the feature packages; only `compose.session` knows 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -27,9 +35,9 @@ from travois.ports.agents import TerminalSignal as TerminalSignal
 from travois.ports.agents import ToolProgress as ToolProgress
 from travois.ports.agents import ToolStarted as ToolStarted
 from travois.ports.agents import UserWarned as UserWarned
-from travois.ports.web_search import WebSearch
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
+from travois.providers.web_search import SearchHit
 
 if TYPE_CHECKING:
     from socket import socket
@@ -40,6 +48,25 @@ if TYPE_CHECKING:
     from travois.memory.memory import MemoryRecorder
     from travois.prompt.instruction_text import InstructionKind, InstructionSet
     from travois.skills.skills import SkillRunner
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    """A web search query, with the hosts to include or exclude."""
+
+    query: str
+    only: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+class SearchResults(msgspec.Struct, frozen=True):
+    """Search results, and a model's summary of them."""
+
+    hits: tuple[SearchHit, ...]
+    said: str = ""
+
+
+WebSearch = Callable[[SearchQuery], Awaitable[SearchResults]]
+"""Raises OSError, in words."""
 
 
 # The person, as the engine sees them.

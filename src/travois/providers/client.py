@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from travois.core.models import ModelCard
 from travois.lazy_imports import lazy_imports
-from travois.permissions.masking import register_secrets
+from travois.permissions.secrets import register_secrets
 from travois.providers.catalog import Catalog, ModelEndpoint
 from travois.providers.clouds import adapt_request_for_cloud
 from travois.providers.http.client import HttpResponse, Transport

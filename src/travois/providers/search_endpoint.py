@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from travois.core.errors import UserError
 from travois.core.json import as_list, as_object, as_string
 from travois.permissions.hosts import rule_mentions_url
-from travois.ports.web_search import SearchQuery, SearchResults
+from travois.ports.world import SearchQuery, SearchResults
 from travois.providers.http.fetch import HttpxWeb, WebRequest
 from travois.providers.web_search import SearchHit
 

@@ -1,4 +1,4 @@
-"""Choosing the sandbox profile of a call from the session's policy and the call's needs; pure."""
+"""Choosing the sandbox profile of a call, hook or MCP server from the session's policy; pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from posixpath import dirname, isabs, join
 from typing import Literal, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.display_text import split_names
 from travois.lazy_imports import lazy_imports
@@ -28,7 +29,6 @@ from travois.permissions.shell.plan import CommandStep, git_subcommand
 with lazy_imports():
     from travois.permissions import git_config
     from travois.permissions.shell import families
-
 
 PINNED_PATHS = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
@@ -504,3 +504,27 @@ def _find_local_ports(step: CommandStep) -> list[int]:
     others = any("://" in word and not LOCAL_URL.fullmatch(word) for word in words)
     default = {"https": 443}
     return [] if others else [int(one["port"] or default.get(one["scheme"], 80)) for one in local]
+
+
+def build_program_profile(
+    bounds: SandboxPolicy, guard: Permissions, *, shown: tuple[str, ...] = ()
+) -> SandboxProfile:
+    """Return the sandbox profile of a hook or an MCP server.
+
+    It may write in the workspace except for protected paths, and reach what the settings allow.
+    `shown` are the folders of its own files, which may be in a home that the sandbox hides.
+    """
+    walls = build_sandbox_profile(bounds, guard, ToolUse("", (), guard.folders[0]), profile="work")
+    assert walls is not None, "a given profile always has a sandbox"
+    # Shown paths are read-only, so a program's folders in the workspace must not be among them.
+    own = (*guard.folders, *bounds.writable)
+    apart = tuple(path for path in shown if not any(is_inside(path, folder) for folder in own))
+    network = bounds.network or ("listed" if bounds.hosts else "off")
+    sifted = network == "on" and bool(bounds.barred)
+    return replace(
+        walls,
+        network="listed" if sifted else network,
+        hosts=("*",) if sifted else bounds.hosts,
+        writable=bounds.writable,
+        shown=(*walls.shown, *apart),
+    )

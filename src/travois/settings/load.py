@@ -15,9 +15,9 @@ from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
 from travois.mcp import config
 from travois.permissions.decide import MODE_ALIASES, PermissionMode
-from travois.permissions.masking import MASK_TEXT, find_likely_secrets, mask_value, register_secrets
 from travois.permissions.paths import is_inside
 from travois.permissions.rules import RULE_EFFECTS, PermissionRule, explain_misleading_rule
+from travois.permissions.secrets import MASK_TEXT, find_likely_secrets, mask_value, register_secrets
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.schema import Json, LoadedSettings, Plugin, Settings

@@ -35,11 +35,16 @@ from travois.snapshots.tree import (
 if TYPE_CHECKING:
     from travois.snapshots.database import SnapshotDatabase
     from travois.snapshots.restore import RestoreOutcome
-    from travois.snapshots.take import SnapshotLimits, SnapshotRequest, TakenSnapshot, WatchedTree
-    from travois.snapshots.worker import SnapshotWorker
+    from travois.snapshots.take import (
+        SnapshotLimits,
+        SnapshotRequest,
+        SnapshotWorker,
+        TakenSnapshot,
+        WatchedTree,
+    )
 
 with lazy_imports():
-    from travois.snapshots import database, scan, worker
+    from travois.snapshots import database, scan
     from travois.snapshots import restore as snapshots_restore
     from travois.snapshots import take as snapshots_take
 
@@ -168,12 +173,12 @@ class Snapshots:
             )
         return self._tree
 
-    def _get_worker(self) -> worker.SnapshotWorker | None:
+    def _get_worker(self) -> snapshots_take.SnapshotWorker | None:
         """Return the worker process for large trees; None where none can be started."""
         with self._choosing:
             if self._worker is None or not self._worker.is_alive:
                 try:
-                    self._worker = worker.SnapshotWorker(
+                    self._worker = snapshots_take.SnapshotWorker(
                         self._path, self._own, self._limits or snapshots_take.SnapshotLimits()
                     )
                 except OSError:

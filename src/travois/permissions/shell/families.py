@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from travois.core.display_text import split_names
 from travois.permissions.hosts import rule_allows_url
 from travois.permissions.protected_paths import protected_names
-from travois.permissions.shell.options import UnsafeArguments, parse_options, parse_spec_table
+from travois.permissions.shell.options import (
+    RULE_COVERED_PROGRAMS,
+    UnsafeArguments,
+    parse_options,
+    parse_spec_table,
+)
 from travois.permissions.shell.plan import CommandStep, ShellWord, git_subcommand
-from travois.permissions.shell.tables import RULE_COVERED_PROGRAMS
 
 BUILD_PROGRAMS = split_names(
     """

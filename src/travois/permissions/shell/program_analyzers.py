@@ -9,6 +9,12 @@ from functools import cache
 from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.shell.options import (
+    GIT_DIFF_OPTIONS,
+    GIT_HISTORY_MOVES,
+    GIT_LISTING_WORDS,
+    GIT_PARTLY_READ_ONLY,
+    GIT_READ_ONLY,
+    GIT_REVISION_OPTIONS,
     OptionSpec,
     ParsedOptions,
     UnsafeArguments,
@@ -18,14 +24,6 @@ from travois.permissions.shell.options import (
 )
 from travois.permissions.shell.plan import CommandStep, ShellWord
 from travois.permissions.shell.state import ProgramPlace, read_accesses, write_accesses
-from travois.permissions.shell.tables import (
-    GIT_DIFF_OPTIONS,
-    GIT_HISTORY_MOVES,
-    GIT_LISTING_WORDS,
-    GIT_PARTLY_READ_ONLY,
-    GIT_READ_ONLY,
-    GIT_REVISION_OPTIONS,
-)
 
 HARMLESS_GIT_OPTIONS = (
     "--no-pager",

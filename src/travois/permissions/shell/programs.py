@@ -12,6 +12,13 @@ from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.shell.families import is_shell_program, runs_its_input
 from travois.permissions.shell.options import (
+    EDITING_PROGRAMS,
+    EXACT_RULE_PROGRAMS,
+    HAZARDOUS_OPTIONS,
+    HAZARDOUS_SHORT_OPTIONS,
+    READ_ONLY_PROGRAMS,
+    RULE_COVERED_PROGRAMS,
+    SHELL_KEYWORDS,
     OptionSpec,
     ParsedOptions,
     UnsafeArguments,
@@ -35,15 +42,6 @@ from travois.permissions.shell.program_analyzers import (
     analyze_yq,
 )
 from travois.permissions.shell.state import ProgramPlace, join_folder, read_accesses, write_accesses
-from travois.permissions.shell.tables import (
-    EDITING_PROGRAMS,
-    EXACT_RULE_PROGRAMS,
-    HAZARDOUS_OPTIONS,
-    HAZARDOUS_SHORT_OPTIONS,
-    READ_ONLY_PROGRAMS,
-    RULE_COVERED_PROGRAMS,
-    SHELL_KEYWORDS,
-)
 
 # Programs that run the program in their words: taken off, so that it is judged itself.
 

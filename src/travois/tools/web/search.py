@@ -21,8 +21,7 @@ from travois.engine.fork import send_side_request
 from travois.permissions.access import Access
 from travois.permissions.hosts import rule_mentions_url
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
-from travois.ports.web_search import SearchQuery, SearchResults
-from travois.ports.world import Env
+from travois.ports.world import Env, SearchQuery, SearchResults
 from travois.providers.replies import ApiError, Reply
 from travois.providers.web_search import SearchHit, encode_web_search_tool, merge_hits
 from travois.tools.web.fetch import frame_untrusted_text
