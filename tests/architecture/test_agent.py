@@ -16,7 +16,6 @@ CHANGING = {
     "permissions.sandbox": "the person may open or close it",
     "hooks.active": "made when the first hook joins",
     "team.on_child": "front ends follow the agents that are started",
-    "team.collect_mail": "a child's mailbox lies beside its log",
     "team.naming.watched": "a front end shows the names",
     "budget.warned": "a budget counts what is spent",
     "runtime.background": "set by whoever runs the agent",

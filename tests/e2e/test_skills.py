@@ -199,6 +199,8 @@ def test_the_person_talks_to_an_agent_of_their_own_and_goes_on_with_it(
 ) -> None:
     lines = "name: bee\ndescription: d\neffort: low\nmodel: haiku\ntools: Read, Agent(plan)\n"
     lines += "skills: greet\ninitialPrompt: Wake up.\npermissionMode: plan\n"
+    ended = "[{hooks: [{type: command, command: 'cat > ended'}]}]"
+    lines += f"hooks: {{Stop: {ended}, Stopp: {ended}}}\n"
     put(program.home.parent / ".claude/agents/bee.md", f"---\n{lines}---\nYou are a bee.")
     put(program.home.parent / ".claude/settings.json", '{"agent": "Bee"}')
     program.url = "http://127.0.0.1:9"
@@ -209,6 +211,8 @@ def test_the_person_talks_to_an_agent_of_their_own_and_goes_on_with_it(
         more = program.run("-p", "more", "-c", "--agent", "plan")
         api.no_invalid()
     assert "--agent: a resumed session keeps its agent" in more.err
+    assert "hooks.Stopp is ignored: unknown event" in more.err
+    assert json.loads((program.folder / "ended").read_text())["hook_event_name"] == "Stop"
     assert (told["tools"], told["permissionMode"]) == (["Read", "Agent"], "plan")
     first, last = api.bodies[0], api.bodies[-1]
     assert "haiku" in first["model"] and first["output_config"] == {"effort": "low"}

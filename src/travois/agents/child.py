@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result, User
 from travois.core.spending import Budget
 from travois.core.view import open_calls
-from travois.engine.agent import Agent, AgentTeam, ParentLink
+from travois.engine.agent import Agent, ParentLink
 from travois.ports.agents import AgentOrder
 from travois.ports.world import ChoiceRequest, ModelClient, PermissionQuestion, PersonAnswer
 from travois.prompt.briefing import rebuild_briefing
@@ -56,7 +56,14 @@ def build_child_prompt(order: AgentOrder) -> str:
     return FORK_PROMPT_FILE.read_text("utf-8").strip().replace("{prompt}", order.prompt)
 
 
-def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, root: str) -> Agent:
+def create_child_agent(
+    parent: Agent,
+    session: Session,
+    birth: ParentLink,
+    *,
+    root: str,
+    collect_mail: Callable[[Agent], Iterable[User]] = lambda agent: (),
+) -> Agent:
     """Create a child with its parent's world and permissions, and its own conversation."""
 
     def spill(call: str, data: bytes) -> str:
@@ -73,7 +80,13 @@ def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, ro
         permissions=replace(parent.permissions),
         hooks=replace(parent.hooks),
         prompt=replace(parent.prompt, environment=own_around, restate=rebuild_briefing),
-        team=_join_team(parent, birth),
+        team=replace(
+            parent.team,
+            children=None,
+            birth=birth,
+            tasks=parent.team.tasks or SessionTasks(parent.session),
+            collect_mail=collect_mail,
+        ),
         budget=Budget(),
         turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
         # A child works where it was started, wherever its parent goes.
@@ -81,18 +94,8 @@ def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, ro
     )
 
 
-def _join_team(parent: Agent, birth: ParentLink) -> AgentTeam:
-    """Return a subagent's team: its parent's task list and mail, without children of its own."""
-    tasks = parent.team.tasks or SessionTasks(parent.session)
-    return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
-
-
 def _do_nothing(agent: Agent) -> None:
     pass
-
-
-def _no_mail(agent: Agent) -> Iterable[User]:
-    return ()
 
 
 class PersonViaParent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -35,7 +36,7 @@ from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import ModelCard as Card
 from travois.core.spending import Budget, Limits
-from travois.engine.agent import Agent, ParentLink
+from travois.engine.agent import Agent, ParentLink, TurnState
 from travois.engine.background_jobs import report_lost_jobs
 from travois.engine.tool_definitions import build_first_head
 from travois.hooks.fire import add_hooks
@@ -107,8 +108,8 @@ class SubagentFactory(msgspec.Struct, frozen=True):
                     id, order.kind, str(log.folder / LOG_FILE_NAME), _child_depth(parent)
                 )
                 root = tree.root if tree else parent.world.root
-                child = create_child_agent(parent, session, birth, root=root)
-                child.team.collect_mail = mail_collector(log.folder)
+                mail = mail_collector(log.folder)
+                child = create_child_agent(parent, session, birth, root=root, collect_mail=mail)
                 child = _place_child(child, order, tree)
                 if kind is not None:
                     child = self._apply_agent_type(child, parent, kind)
@@ -429,15 +430,22 @@ def limit_main_agent(
     return agent_memory.allow_memory_edits(limited, memory) if memory else limited
 
 
+def begin_main_turn(session: Session, lead: AgentType | None) -> TurnState:
+    """Return the state before the first turn; a main agent's type may bring a first message."""
+    first = deque[User]()
+    if lead is not None and lead.greeting and MAIN_AGENT_STATE not in session.state:
+        first.append(User((Text(lead.greeting),), origin="human"))
+    return TurnState(inbox=first)
+
+
 async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentFactory) -> None:
-    """Enable subagents; add the hooks of the main agent's type and, at the beginning, its texts."""
+    """Enable subagents and, at the beginning, log what the main agent's type brings."""
     if lead is None:
         yard.enable_children(agent)
         return
     yard.enable_children(
         agent, tuple(filter(None, (find_agent_type(yard.kinds, name) for name in lead.spawns)))
     )
-    add_hooks(agent, lead.hooks, origin=lead.origin)
     session = agent.session
     if MAIN_AGENT_STATE in session.state:
         return
@@ -445,5 +453,3 @@ async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentF
     if memory := agent_memory.load_agent_memory(lead, yard.place.home, yard.place.project.root):
         session.append(User((Text(memory.note),), origin="note"))
     await preload_skills(agent, lead.skills, parent=agent)
-    if lead.greeting:
-        agent.turn.inbox.append(User((Text(lead.greeting),), origin="human"))

@@ -36,6 +36,7 @@ from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 
 if TYPE_CHECKING:
+    from travois.agents.types import AgentType
     from travois.compat.claude_transcript import ClaudeTranscriptFile
     from travois.hooks.events import SessionStart
 
@@ -51,8 +52,10 @@ WATCH_POLL_SECONDS = 1.0
 """The seconds between checks of the files that hooks watch."""
 
 
-def load_hooks(loaded: LoadedSettings) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """Load the hooks that may run, and notices about those that cannot."""
+def load_hooks(
+    loaded: LoadedSettings, lead: AgentType | None = None
+) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+    """Load the hooks of the settings and the main agent's type, and notices about flaws."""
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
     for origin, tree in loaded.hooks:
@@ -65,6 +68,9 @@ def load_hooks(loaded: LoadedSettings) -> tuple[tuple[Hook, ...], tuple[str, ...
             notices.append(
                 f"{origin}: `env` in its hooks is ignored: only your own settings may set it"
             )
+    if lead is not None and not loaded.settings.disable_all_hooks:
+        of_type = parse_hooks(lead.hooks, origin=lead.origin)
+        hooks, notices = [*hooks, *of_type.hooks], [*notices, *of_type.notices]
     return tuple(hooks), tuple(notices)
 
 

@@ -259,7 +259,7 @@ async def compose_session(
         models, unreachable = serving.compose_models(
             loaded, session, serve=serve, chain=options.fallback
         )
-        hooks, unusable = hooking.load_hooks(loaded)
+        hooks, unusable = hooking.load_hooks(loaded, lead)
         parts = AgentParts(answers, tools, world, models, hooks, loan, lead, office)
         agent = await _compose_agent(start, parts, stack)
         gone = _enter_work_folder(agent, start, stack)
@@ -363,6 +363,7 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
         team=_agent_team(start, parts.office),
         budget=_session_budget(loaded.settings, session),
         models=parts.models,
+        turn=agents.begin_main_turn(session, parts.lead),
         runtime=runtime,
     )
 
