@@ -1,10 +1,10 @@
 """How much of what answers a question is found in memory, beside BM25 and a plain embedding.
 
-Besides the search with MiniLM there is that with the static table, and that by words alone.
-
-`python bench/memory.py SETS_DIR [--json]`: each conversation of each set is put into an index as
-the program does it, and each question is asked. The baselines and the measure are those of the
-scorer, `score.py`, which stands beside the sets.
+`python bench/memory.py SETS_DIR [--json]`: each conversation of each set is put into the index of
+sessions of a new home, and each question goes through the search that `travois search` runs:
+`search_turns` (`--turns`) for chats, `search` where a turn is a whole recorded session. The column
+`travois` has MiniLM, `travois-default` what a plain install has: words and the static table.
+The baselines and the measure are those of the scorer, `score.py`, which stands beside the sets.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.util import module_from_spec, spec_from_file_location
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -25,13 +24,14 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from travois.compat.sessions.search import split_passages
+from travois.compat.sessions.format import RecordedSession, RecordedTurn, SessionFile
+from travois.compat.sessions.search import SessionIndex
 from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search.database import Embedder, SearchDocument
+from travois.search.database import Embedder
 from travois.search.embedder import StaticEmbedder
-from travois.search.index import SearchIndex
-from travois.search.rank import find_time_span
+from travois.search.times import find_time_span
+from travois.sessions.home import TravoisHome
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10
@@ -71,13 +71,12 @@ def measure(
         for at, conversation in enumerate(scorer.load(str(folder), name)):
             start = perf_counter()
             ids, texts = _texts(scorer, folder, conversation)
-            base = scratch / f"{name}-{at}.db"
+            base = scratch / f"{name}-{at}"
             ways: dict[str, Ranking] = {
-                "travois": _travois(conversation, texts, embedder=embedder, base=base),
-                "static": _travois(
-                    conversation, texts, embedder=StaticEmbedder(), base=_beside(base, 1)
+                "travois": ask_travois(conversation, texts, embedder=embedder, home=base / "a"),
+                "travois-default": ask_travois(
+                    conversation, texts, embedder=StaticEmbedder(), home=base / "b"
                 ),
-                "words": _travois(conversation, texts, embedder=None, base=_beside(base, 2)),
                 "bm25": _bm25(scorer, ids, texts),
                 "embedding": _embedding(ids, texts, embedder=plain),
             }
@@ -102,7 +101,11 @@ def _texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], lis
 
 def _bm25(scorer: Any, ids: list[str], texts: list[str]) -> Ranking:
     known = scorer.BM25(texts)
-    return lambda text: [ids[at] for at in known.rank(text)]
+
+    def ranking(text: str) -> Sequence[str]:
+        return [ids[at] for at in known.rank(text)]
+
+    return ranking
 
 
 def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranking:
@@ -120,52 +123,72 @@ def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranki
     return ranking
 
 
-def _beside(base: Path, number: int) -> Path:
-    return base.with_suffix(f".{number}.db")
+def ask_travois(conversation: Any, texts: list[str], *, embedder: Embedder, home: Path) -> Ranking:
+    """Put the sessions of a conversation into an index; return the search in it."""
+    index = SessionIndex(TravoisHome(home), {}, embedder=embedder)
+    whole = any("text" not in turn for _, turn in list_turns(conversation))
+    ids: dict[str, list[str]] = {}
+    made = recorded_whole(conversation, texts) if whole else recorded_chats(conversation)
+    for session, turns in made:
+        index.put(SessionFile("travois", session.path, ""), session)
+        ids[session.id] = turns
+    index.embed_rest()
+    now = max((one.at for one in index.list_sessions().values()), default=0.0)
+
+    def find_sessions(text: str) -> list[str]:
+        return [match.session.id for match in index.search(text, limit=WIDTH, now=now)]
+
+    def find_turns(text: str) -> list[str]:
+        found = index.search_turns(text, limit=WIDTH, now=now)
+        return [ids[match.session.id][match.turn] for match in found]
+
+    return find_sessions if whole else find_turns
 
 
-def _travois(
-    conversation: Any, texts: list[str], *, embedder: Embedder | None, base: Path
-) -> Ranking:
-    """Turns are found as documents; sessions as groups of passages, by their words only."""
-    whole = any("text" not in turn for _, turn in _turns(conversation))
-    documents = list(_passages(conversation, texts) if whole else _spoken(conversation))
-    now = max((document.at for document in documents), default=0.0)
-    index = SearchIndex(base, None if whole else embedder)
-    index.update("memory", documents)
-    while index.embed("memory", limit=64):
-        pass
-    find = index.search_groups if whole else index.search
-    return lambda text: [hit.id for hit in find("memory", text, limit=WIDTH, now=now)]
-
-
-def _turns(conversation: Any) -> Iterator[tuple[Any, Any]]:
+def list_turns(conversation: Any) -> Iterator[tuple[Any, Any]]:
     for session in conversation["sessions"]:
         for turn in session["turns"]:
             yield session, turn
 
 
-def _spoken(conversation: Any) -> Iterator[SearchDocument]:
-    places: dict[str, Iterator[int]] = defaultdict(count)
-    for session, turn in _turns(conversation):
-        group = str(session["id"])
-        at = _seconds(turn.get("time") or session.get("time"))
-        yield SearchDocument(
-            turn["id"], turn["text"], group, next(places[group]), at=at, who=turn["who"]
+def recorded_chats(conversation: Any) -> Iterator[tuple[RecordedSession, list[str]]]:
+    """Yield the sessions of a chat with the ids of their turns; roles are those of an agent."""
+    for number, session in enumerate(conversation["sessions"]):
+        turns = tuple(
+            _recorded_turn(turn, at=_seconds(turn.get("time") or session.get("time")))
+            for turn in session["turns"]
         )
+        yield _recorded(f"{number}", turns), [turn["id"] for turn in session["turns"]]
 
 
-def _passages(conversation: Any, texts: list[str]) -> Iterator[SearchDocument]:
-    for (session, turn), text in zip(_turns(conversation), texts, strict=True):
-        id, at = turn["id"], _seconds(turn.get("time") or session.get("time"))
-        for order, part in enumerate(split_passages(text)):
-            yield SearchDocument(f"{id}-{order}", part, id, order, at=at)
+def recorded_whole(
+    conversation: Any, texts: list[str]
+) -> Iterator[tuple[RecordedSession, list[str]]]:
+    """Yield a session for each turn, which is a whole recorded session."""
+    for (session, turn), text in zip(list_turns(conversation), texts, strict=True):
+        at = _seconds(turn.get("time") or session.get("time"))
+        yield _recorded(turn["id"], (RecordedTurn("model", text, at),)), [turn["id"]]
+
+
+def _recorded(id: str, turns: tuple[RecordedTurn, ...]) -> RecordedSession:
+    at = max((turn.at for turn in turns), default=0.0)
+    return RecordedSession("travois", id, Path(f"/{id}"), "", at, "", turns)
+
+
+def _recorded_turn(turn: Any, *, at: float) -> RecordedTurn:
+    who = turn["who"].lower()
+    if who in ("user", "human"):
+        return RecordedTurn("user", turn["text"], at)
+    if who in ("assistant", "model", "agent", "bot", "ai"):
+        return RecordedTurn("model", turn["text"], at)
+    return RecordedTurn("user", turn["text"], at, name=turn["who"])
 
 
 def _seconds(text: str | None) -> float:
     """When something was said, of chats to the day; zero if that is not known."""
     try:
-        return datetime.fromisoformat(text or "").timestamp()
+        found = datetime.fromisoformat(text or "")
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except ValueError:
         span = find_time_span((text or "").replace("/", "-"), now=0.0)
         return span.start if span else 0.0

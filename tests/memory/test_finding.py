@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.memory.test_memories import PORT, UV, opened
 from travois.memory.memory import Memory, PutMemory
 from travois.memory.store import FolderMemoryStore
-from travois.search.embedder import NoEmbedder, find_embedder
+from travois.search.embedder import NoEmbedder, StaticEmbedder, find_embedder
 from travois.search.index import SearchIndex
 
 FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")
@@ -106,3 +106,12 @@ def test_meaning_is_found_without_a_shared_word(tmp_path: Path) -> None:
     assert names(memories, "shall we release it at the weekend?") == ["friday"]
     assert names(memories, "write a haiku about the sea") == []
     assert names(memories, "what is the capital of France") == []
+
+
+def test_what_replaced_a_memory_comes_before_it(tmp_path: Path) -> None:
+    memories = opened(tmp_path, index=SearchIndex(tmp_path / "index.sqlite", StaticEmbedder()))
+    for name, port, at in (("old", "8080", 100.0), ("new", "9090", 200.0)):
+        text = f"The staging server of the shop listens on port {port}"
+        memories.apply([PutMemory(Memory(name, text, "project", modified=at))], why="w")
+    assert names(memories, "which port has the staging server") == ["new", "old"]
+    assert names(memories, "what was on port 8080")[0] == "old"

@@ -12,11 +12,11 @@ from tests.memory.asked import MEMORIES, PROMPTS
 from travois.memory.memory import Memory, PutMemory
 from travois.memory.recall import MAX_RECALL_CANDIDATES, MAX_RECALLED_MEMORIES
 from travois.memory.store import FolderMemoryStore, open_memories
-from travois.search.embedder import NoEmbedder, find_embedder
+from travois.search.embedder import NoEmbedder, StaticEmbedder, find_embedder
 from travois.search.index import SearchIndex
 from travois.sessions.home import Project, TravoisHome
 
-Way = Literal["meaning", "index", "words"]
+Way = Literal["meaning", "static", "index", "words"]
 
 
 class Figures(msgspec.Struct):
@@ -29,6 +29,8 @@ class Figures(msgspec.Struct):
 
 def opened(folder: Path, way: Way) -> FolderMemoryStore:
     embedder = find_embedder(folder / "stamp.json") if way == "meaning" else None
+    if way == "static":
+        embedder = StaticEmbedder()
     if isinstance(embedder, NoEmbedder):
         pytest.skip(embedder.why)
     index = None if way == "words" else SearchIndex(folder / "index.db", embedder)
@@ -58,7 +60,12 @@ def measured(held: FolderMemoryStore) -> Figures:
 
 @pytest.mark.parametrize(
     ("way", "precision", "recall", "idle"),
-    [("meaning", 0.8, 0.95, 4), ("index", 0.7, 0.9, 9), ("words", 0.65, 0.9, 10)],
+    [
+        ("meaning", 0.8, 0.95, 4),
+        ("static", 0.7, 0.9, 9),
+        ("index", 0.7, 0.9, 9),
+        ("words", 0.65, 0.9, 10),
+    ],
 )
 def test_what_is_shown_helps_and_what_helps_is_shown(
     tmp_path: Path, way: Way, precision: float, recall: float, idle: int

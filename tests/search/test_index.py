@@ -10,7 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.search.hashed import Hashed
-from travois.search import rank, vectors
+from travois.search import candidates as gathering
+from travois.search import vectors
 from travois.search.database import SearchDocument
 from travois.search.index import SearchIndex
 
@@ -103,7 +104,7 @@ def test_vectors_of_another_embedder_are_made_again(tmp_path: Path) -> None:
 def test_a_document_brings_its_neighbours_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank, "MAX_CANDIDATES", 1)
+    monkeypatch.setattr(gathering, "MAX_CANDIDATES", 1)
     index = SearchIndex(tmp_path / "i.db", None)
     talk = [
         SearchDocument(f"{g}{n}", "redis" if n == 5 else "-", g, n) for g in "ab" for n in range(9)
@@ -125,7 +126,6 @@ def test_collections_do_not_know_of_each_other(tmp_path: Path) -> None:
     assert [id for id, score, _ in found(index, "redis") if score] == ["one"]
     assert not any(one.lexical for one in index.find_candidates("d", "redis", now=0.0)[1])
     assert index.search("nothing", "redis", limit=5, now=0.0) == []
-    assert index.search_groups("nothing", "redis", limit=5, now=0.0) == []
     assert (
         index.document_ids("c", group="") == {"one"}
         and index.document_ids("c", group="g") == frozenset()
@@ -165,7 +165,7 @@ def test_a_word_that_almost_all_have_costs_no_more_than_some(
     index = SearchIndex(tmp_path / "i.db", None)
     index.update("c", [SearchDocument(f"d{n}", f"common w{n}") for n in range(400)])
     query, candidates = index.find_candidates("c", "common", now=0.0)
-    assert len(candidates) == rank.MAX_CANDIDATES
+    assert len(candidates) == gathering.MAX_CANDIDATES
     assert query.rarity["common"] < 0.1
     _, candidates = index.find_candidates("c", "common w7", now=0.0)
     assert [one.document.id for one in candidates] == ["d7"]

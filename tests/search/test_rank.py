@@ -75,10 +75,10 @@ def test_what_stands_around_a_good_turn_is_better_than_what_stands_alone() -> No
     found = asked(
         "which database",
         turn("alone", "Lunch was good", order=20),
-        turn("ahead", "Lunch was good", order=0),
-        turn("good", good, order=1),
-        turn("after", "Lunch was good", order=2),
-        turn("later", "Lunch was good", order=3),
+        turn("ahead", "Lunch was good", order=0, who="Ada"),
+        turn("good", good, order=1, who="Grace"),
+        turn("after", "Lunch was good", order=2, who="Ada"),
+        turn("later", "Lunch was good", order=3, who="Grace"),
         turn("far", "Lunch was good", order=4),
     )
     assert found == ["good", "after", "later", "ahead", "alone", "far"]
@@ -129,6 +129,41 @@ def test_a_question_about_a_time_prefers_what_was_said_then() -> None:
     ]
     assert asked("Which deploy failed in May?", *said)[0] == "then"
     assert asked("Which deploy failed in July?", *said)[0] == "later"
+
+
+@pytest.mark.parametrize(("word", "best"), [("last", "new"), ("originally", "old")])
+def test_a_question_about_the_latest_prefers_what_was_said_later(word: str, best: str) -> None:
+    said = [
+        turn("old", "The port is 80", group="s", at=MAY),
+        turn("new", "The port is 90", group="t", at=MAY + 60 * 86400),
+        turn("no", "Rain", group="u", at=MAY + 90 * 86400),
+    ]
+    assert asked(f"What did I say {word} about the port?", *said)[0] == best
+
+
+def test_i_asks_for_the_words_of_the_user_and_you_for_those_of_the_model() -> None:
+    said = [
+        turn("mine", "the port is 80", group="s", who="user"),
+        turn("yours", "the port is 80", group="t", who="model"),
+        turn("no", "Rain", group="u", who="model"),
+    ]
+    assert asked("Which port did I want?", *said)[0] == "mine"
+    assert asked("Which port did you name?", *said)[0] == "yours"
+
+
+def test_words_side_by_side_say_more_than_words_apart() -> None:
+    said = [
+        turn("apart", "The pool has no connection to swimming", group="s"),
+        turn("together", "The connection pool is empty today", group="t"),
+        turn("no", "Rain", group="u"),
+    ]
+    assert asked("connection pool", *said)[0] == "together"
+
+
+def test_a_turn_that_also_asks_loses_only_a_part() -> None:
+    tells = "We chose the Postgres database after all. Is that fine?"
+    said = [turn("asks", "Which database is that?", order=1), turn("tells", tells, order=9)]
+    assert asked("which database", *said, turn("rain", "Rain", order=20))[0] == "tells"
 
 
 def test_several_good_passages_say_more_for_a_session_than_one() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from travois.search.rank import TimeSpan, find_time_span
+from travois.search.times import TimeSpan, find_time_span
 
 NOW = datetime(2023, 6, 16, 15, 30, tzinfo=UTC).timestamp()
 

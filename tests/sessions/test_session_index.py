@@ -192,3 +192,24 @@ def test_a_few_wanted_sessions_are_found_among_many_that_say_the_same(
     only = index.search("zeppelins", limit=5, now=0.0, wanted=lambda one: one.id == "wanted")
     assert [match.session.id for match in only] == ["wanted"]
     assert index.search("zeppelins", limit=5, now=0.0, wanted=lambda one: False) == []
+
+
+def test_the_turn_that_says_it_is_found_and_numbered(index: SessionIndex, tmp_path: Path) -> None:
+    turns = [
+        RecordedTurn("user", "Where do we keep the backups?", 1.0),
+        RecordedTurn("model", "In the bucket in Frankfurt. " + "It is encrypted. " * 200, 2.0),
+        RecordedTurn("user", "Thanks, and the weather?", 3.0),
+    ]
+    put(tmp_path / ".claude" / "projects" / "-w" / "abc.jsonl", claude(turns))
+    index.refresh(always)
+    found = index.search_turns("where are the backups, in which bucket", limit=5, now=0.0)
+    assert [match.turn for match in found][:2] in ([0, 1], [1, 0])
+    assert len({match.turn for match in found}) == len(found)
+    assert all(len(match.passages) == 1 for match in found)
+
+
+def test_passages_have_vectors_without_numpy(index: SessionIndex, tmp_path: Path) -> None:
+    session(tmp_path, "abc", "the automobile needs new tires", "lunch was good")
+    index.refresh(always)
+    assert index.count_waiting() == 0
+    assert index.search_turns("car wheels", limit=1, now=0.0)[0].turn == 0

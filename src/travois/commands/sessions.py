@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
@@ -18,12 +18,19 @@ from travois.commands.export import SessionDocument, describe_document, export_s
 from travois.commands.sessions_diff import show_diff
 from travois.compat.sessions import SESSION_SOURCES
 from travois.compat.sessions.own import TRAVOIS_AGENT as OWN
-from travois.compat.sessions.search import IndexedSession, IndexProgress, SessionIndex, SessionMatch
+from travois.compat.sessions.search import (
+    IndexedSession,
+    IndexProgress,
+    SessionIndex,
+    SessionMatch,
+    TurnMatch,
+)
 from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.lazy_imports import lazy_imports
 from travois.presentation import document_parts
 from travois.search import database
+from travois.search.embedder import NoEmbedder, find_embedder
 from travois.search.lexical import split_index_terms
 from travois.sessions import blobs, catalog, lock
 from travois.sessions.blobs import BlobStore
@@ -412,6 +419,7 @@ examples:
   travois search "why did we drop redis"        search all sessions on this machine
   travois search flaky upload test --here       only sessions of this project
   travois search migration --agent codex        only sessions of one agent
+  travois search --turns "what did I say last about the port"   the messages themselves
 
 Also reads the sessions of Claude Code, Codex, opencode, Gemini CLI and pi, where those agents store
 them (search.agents: false turns this off). Agents can run this command, too.
@@ -437,6 +445,7 @@ def register_search(commands: CommandParsers) -> None:
     add("--here", action="store_true", help="only sessions of this project")
     add("--agent", choices=tuple(SESSION_SOURCES), help="only sessions of one agent")
     add("--limit", type=int, default=5, metavar="N", help="maximum number of sessions (default: 5)")
+    add("--turns", action="store_true", help="list single messages, not sessions")
     add("--json", action="store_true", help="print a JSON array")
     add("--wait", action="store_true", help="index all sessions first")
     add("--rebuild", action="store_true", help="rebuild the index")
@@ -455,7 +464,12 @@ def run_search(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
     agents = tuple(SESSION_SOURCES) if settings.search.agents else (OWN,)
-    index = SessionIndex(home, os.environ, agents=agents)
+    embedder = find_embedder(home.path / "index" / "embedder.json")
+    index = SessionIndex(
+        *(home, os.environ),
+        agents=agents,
+        embedder=None if isinstance(embedder, NoEmbedder) else embedder,
+    )
     try:
         narrow = args.here or args.agent
         wanted = _build_session_filter(args, home, project) if narrow else None
@@ -480,6 +494,8 @@ def _search_sessions(
         if patient
         else index.refresh(_continue_until(time.monotonic() + INDEX_SECONDS))
     )
+    if patient:
+        index.embed_rest()
     if index.trouble:
         print_warning(index.trouble)
     if not text:
@@ -487,21 +503,28 @@ def _search_sessions(
             told = f"{progress.ready} sessions can be searched."
             print_json({"sessions": progress.ready}) if args.json else print_line(told)
         return 0
-    found = index.search(text, limit=max(1, args.limit), now=time.time(), wanted=wanted)
-    if args.json:
-        print_json_list(map(_match_json, found))
-    elif found:
-        print_line("\n\n".join(_render_match(match, text) for match in found))
-    if not found and not args.json:
-        so_far = " so far" if progress.left else ""
-        print_line(f"No matching sessions{so_far}.")
+    search = index.search_turns if args.turns else index.search
+    found = search(text, limit=max(1, args.limit), now=time.time(), wanted=wanted)
+    _print_matches(found, text, args=args, so_far=" so far" if progress.left else "")
     if progress.left:
         print_warning(
             f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched"
         )
-        if not index.trouble:
-            _index_in_background()
+    if (progress.left or index.count_waiting()) and not index.trouble:
+        _index_in_background(quietly=not progress.left)
     return 0 if found else 1
+
+
+def _print_matches(
+    found: Sequence[SessionMatch | TurnMatch], text: str, *, args: Namespace, so_far: str
+) -> None:
+    """Print the sessions or turns that were found."""
+    if args.json:
+        print_json_list(map(_match_json, found))
+    elif found:
+        print_line("\n\n".join(_render_match(match, text) for match in found))
+    else:
+        print_line(f"No matching {'messages' if args.turns else 'sessions'}{so_far}.")
 
 
 def _continue_until(end: float) -> Callable[[IndexProgress], bool]:
@@ -516,9 +539,10 @@ def _show_index_progress(progress: IndexProgress) -> bool:
     return True
 
 
-def _index_in_background() -> None:
+def _index_in_background(*, quietly: bool) -> None:
     """Index the remaining sessions in another process, which ends if one already does."""
-    print_warning("the rest is being indexed in the background; --wait waits for it")
+    if not quietly:
+        print_warning("the rest is being indexed in the background; --wait waits for it")
     subprocess.Popen(
         (sys.executable, "-m", "travois", "search", "--catch-up"),
         stdin=subprocess.DEVNULL,
@@ -554,9 +578,10 @@ def _build_session_filter(
     return is_wanted
 
 
-def _match_json(match: SessionMatch) -> dict[str, object]:
-    """Build the JSON of a session that matches a search."""
+def _match_json(match: SessionMatch | TurnMatch) -> dict[str, object]:
+    """Build the JSON of a session or turn that matches a search."""
     session = match.session
+    turn = {"turn": match.turn} if isinstance(match, TurnMatch) else {}
     return {
         "agent": session.agent,
         "id": session.id,
@@ -565,11 +590,12 @@ def _match_json(match: SessionMatch) -> dict[str, object]:
         "title": session.title,
         "resume": session.resume_command,
         "path": session.path,
+        **turn,
         "passages": [{"who": p.who, "at": p.at, "text": p.text} for p in match.passages],
     }
 
 
-def _render_match(match: SessionMatch, text: str) -> str:
+def _render_match(match: SessionMatch | TurnMatch, text: str) -> str:
     """Render a session that matches a search, with excerpts and the command to resume it."""
     session = match.session
     day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "no date"

@@ -70,9 +70,9 @@ def _open_index(home: TravoisHome) -> search_index.SearchIndex:
     root = home.path / "memory"
     blobs.make_folders(root)
     embedder = search_embedder.find_embedder(root / "embedder.json")
-    return search_index.SearchIndex(
-        root / "index.db", None if isinstance(embedder, search_embedder.NoEmbedder) else embedder
-    )
+    if isinstance(embedder, search_embedder.NoEmbedder):
+        embedder = search_embedder.StaticEmbedder()
+    return search_index.SearchIndex(root / "index.db", embedder)
 
 
 def _open_memories(

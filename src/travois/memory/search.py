@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from math import log
@@ -16,6 +16,7 @@ from travois.memory.memory import Memory
 from travois.memory.similarity import FILLER_WORDS, content_words
 from travois.search import rank
 from travois.search.database import SearchCandidate, SearchDocument
+from travois.search.embedder import StaticEmbedder
 
 if TYPE_CHECKING:
     from travois.search.index import SearchIndex
@@ -28,6 +29,10 @@ MIN_COSINE_WITH_WORDS = 0.16
 """Least cosine of a memory that shares words with the query."""
 MIN_COSINE_ALONE = 0.34
 """Least cosine of a memory that shares no words with the query."""
+MIN_STATIC_COSINE_ALONE = 0.5
+"""The same where the vectors are those of the static table, which says less."""
+MIN_SAME_WORDS = 0.6
+"""Least part of their words that two memories share if one replaces the other."""
 MIN_WORD_SHARE = 0.2
 """Least part of the query's words, weighted by rarity, that a memory must share."""
 MIN_RARE_WORDS = 1.6
@@ -87,10 +92,11 @@ class MemorySearch:
             index.update(self._collection + STATE_SUFFIX, (), marks={STATE_SUFFIX: self._state})
         query, found = index.find_candidates(self._collection, text, now=self._archive.past.clock())
         about = frozenset(query.words) - FILLER_WORDS
-        fit = _select_relevant(found, about, total=sum(map(len, self._scans)))
-        memories = (
-            self._load_memory(hit.id) for hit in rank.rank_documents(query, found) if hit.id in fit
-        )
+        is_static = query.embedder == StaticEmbedder.name
+        fit = _select_relevant(found, about, total=sum(map(len, self._scans)), is_static=is_static)
+        known = {one.document.id: one for one in found}
+        ranked = (known[hit.id] for hit in rank.rank_documents(query, found) if hit.id in fit)
+        memories = (self._load_memory(one.document.id) for one in put_newer_first(ranked, about))
         return tuple(islice(filter(None, memories), limit))
 
     def _update_index(self, index: SearchIndex) -> None:
@@ -123,8 +129,29 @@ def search_by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tup
     return tuple(memories[at] for at in best[:limit] if scores[at] and scores[at] >= least)
 
 
+def put_newer_first(
+    ranked: Iterable[SearchCandidate], about: frozenset[str]
+) -> list[SearchCandidate]:
+    """Put each memory before older ones that say nearly the same: it may have replaced them."""
+    ordered: list[SearchCandidate] = []
+    for one in ranked:
+        places = (at for at, other in enumerate(ordered) if _may_replace(one, other, about))
+        ordered.insert(next(places, len(ordered)), one)
+    return ordered
+
+
+def _may_replace(newer: SearchCandidate, older: SearchCandidate, about: frozenset[str]) -> bool:
+    """Return whether a memory is newer, nearly the same, and has as much of the query."""
+    words, others = frozenset(newer.words), frozenset(older.words)
+    return (
+        newer.document.at > older.document.at
+        and len(words & others) >= MIN_SAME_WORDS * max(len(words), len(others), 1)
+        and others & about <= words
+    )
+
+
 def _select_relevant(
-    found: Sequence[SearchCandidate], about: frozenset[str], *, total: int
+    found: Sequence[SearchCandidate], about: frozenset[str], *, total: int, is_static: bool
 ) -> frozenset[str]:
     """Return the ids of the candidates that are relevant to a text."""
     shares = _score_shared_words(
@@ -134,8 +161,9 @@ def _select_relevant(
     most = MIN_SHARE_OF_BEST * max(shares, default=0.0)
 
     def is_relevant(one: SearchCandidate, share: float) -> bool:
-        if one.cosine is None:
-            return share > 0 and share >= most
+        if one.cosine is None or is_static:
+            alike = one.cosine is not None and one.cosine >= MIN_STATIC_COSINE_ALONE
+            return alike or (share > 0 and share >= most)
         return one.cosine >= max(near, MIN_COSINE_WITH_WORDS if share else MIN_COSINE_ALONE)
 
     return frozenset(
@@ -159,7 +187,9 @@ def _score_shared_words(
 
 def _build_document(memory: Memory, id: str) -> SearchDocument:
     title = f"{memory.name.replace('-', ' ')} {memory.description}"
-    return SearchDocument(id, memory.body, at=memory.modified, title=title)
+    said = memory.evidence[-1] if memory.evidence else None
+    group, order = (said.session, said.seq) if said else ("", 0)
+    return SearchDocument(id, memory.body, group, order, memory.modified, title=title)
 
 
 def _hash_scans(scans: Sequence[Mapping[str, FileStamp]]) -> str:

@@ -182,6 +182,8 @@ class SearchDocument(msgspec.Struct, frozen=True, array_like=True):
     who: str = ""
     title: str = ""
     """Its headline, which weighs more than the text."""
+    turn: str = ""
+    """The turn that it is a passage of; empty if it is one by itself."""
 
     @property
     def text_to_embed(self) -> str:
@@ -209,6 +211,8 @@ class SearchQuery(msgspec.Struct, frozen=True):
     now: float
     length: float
     """The average number of words of a document."""
+    embedder: str = ""
+    """What the vectors of the collection were made with."""
 
 
 class SearchCandidate(msgspec.Struct, frozen=True):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from travois.search import lexical, rank, update
+from travois.search import candidates, lexical, rank, update
 from travois.search.database import Embedder, IndexFile, RankedHit, SearchDocument
 
 MAX_EMBEDDED_AT_ONCE = 64
-"""The most documents that an update embeds; the others wait for `embed`."""
+"""The most documents that an update embeds, unless its caller says otherwise."""
 
 
 class SearchIndex:
@@ -43,11 +43,13 @@ class SearchIndex:
         *,
         gone: Iterable[str] = (),
         marks: Mapping[str, str] | None = None,
+        embed: int = MAX_EMBEDDED_AT_ONCE,
     ) -> int:
         """Add these documents and remove those ids; returns how many changed.
 
         Marks are kept as they are, for a caller that wants to know what it indexed last time;
-        an empty one is forgotten. Few documents get their vectors at once; many wait for `embed`.
+        an empty one is forgotten. So many documents as `embed` says get their vectors at once; the
+        others wait for it.
         """
         drafts, lost = list(documents), list(gone)
 
@@ -59,8 +61,8 @@ class SearchIndex:
             return changed
 
         changed = self._file.run(apply_change)
-        if changed:
-            self.embed(collection, limit=MAX_EMBEDDED_AT_ONCE)
+        if changed and embed:
+            self.embed(collection, limit=embed)
         return changed
 
     def embed(self, collection: str, *, limit: int) -> int:
@@ -76,29 +78,22 @@ class SearchIndex:
         """Return the best documents for a text, the best first."""
         return rank.rank_documents(*self.find_candidates(collection, text, now=now))[:limit]
 
-    def search_groups(
-        self, collection: str, text: str, *, limit: int, now: float
-    ) -> list[RankedHit]:
-        """Return the best groups for a text, the best first."""
-        found = self.find_candidates(collection, text, now=now, width=rank.MAX_GROUP_CANDIDATES)
-        return rank.rank_groups(*found)[:limit]
-
     def find_candidates(
         self,
         collection: str,
         text: str,
         *,
         now: float,
-        width: int = rank.MAX_CANDIDATES,
+        width: int = candidates.MAX_CANDIDATES,
         groups: Iterable[str] = (),
-    ) -> rank.CandidateSet:
+    ) -> candidates.CandidateSet:
         """Return the parsed query and the documents that may answer it.
 
         If groups are given, what is found by its words is of these.
         """
         embedder, within = self._embedder, msgspec.json.encode(list(groups)).decode()
         return self._file.run(
-            lambda base: rank.gather_candidates(
+            lambda base: candidates.gather_candidates(
                 base, collection, text, embedder=embedder, now=now, width=width, within=within
             )
         )
@@ -116,14 +111,16 @@ class SearchIndex:
 
         return self._file.run(read_ids)
 
-    def read_marks(self, collection: str) -> dict[str, str]:
-        """Return the marks that were given to `update`."""
+    def read_marks(self, collection: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        """Return the marks that were given to `update`, or those of these names."""
+        wanted = None if names is None else msgspec.json.encode(names).decode()
         return self._file.run(
             lambda base: dict(
                 base.execute(
                     "select name, value from mark where collection ="
-                    " (select number from collection where name = ?)",
-                    (collection,),
+                    " (select number from collection where name = ?1) and"
+                    " (?2 is null or name in (select value from json_each(?2)))",
+                    (collection, wanted),
                 )
             )
         )

@@ -3,329 +3,109 @@
 An answer often has none of the question's words, but follows a turn that has them, in a session
 that is all about them. So each candidate is weighed alone first, in standard deviations of its
 query's candidates, and then gets a share of the weight of those around it and of its group.
+
+How much a neighbour says depends on the talk. Between two people of equal parts the answer to a
+question is the next turn; an assistant answers everything, at ten times the length. So those
+shares grow with how alike the speakers' turns are in length. The weights are in `ranking.json`,
+which `python -m bench.fit_recall` makes.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from math import exp, fsum, sqrt
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
-from travois.lazy_imports import lazy_imports
-from travois.search import lexical
-from travois.search.database import (
-    Embedder,
-    RankedHit,
-    SearchCandidate,
-    SearchDocument,
-    SearchQuery,
-)
-from travois.search.lexical import SearchCollection, score_bm25, split_index_terms
-from travois.search.update import decode_document
+from travois.search.candidates import score_words
+from travois.search.database import RankedHit, SearchCandidate, SearchDocument, SearchQuery
+from travois.search.lexical import split_index_terms
+from travois.search.times import find_recency, find_time_span
 
-if TYPE_CHECKING:
-    from travois.search.vectors import QueryMeaning
-
-with lazy_imports():
-    from travois.search import vectors
-
-
-# What may answer a query: the best by words, the best by meaning, and their neighbours.
-
-
-MAX_CANDIDATES = 128
-"""The most candidates by words, and as many by meaning."""
-MAX_GROUP_CANDIDATES = 256
-"""How many, where groups are looked for: those beside a good one have few of the words."""
-NEIGHBOUR_SOURCES = 40
-"""The number of best candidates of each kind whose neighbours are added."""
-MAX_QUERY_CHARS = 8000
-"""The most characters of a query that count, half from its start and half from its end."""
-
-CandidateSet = tuple[SearchQuery, list[SearchCandidate]]
-DocumentRow = tuple[SearchDocument, str, bytes | None]
-"""A document, its words, and its vector."""
-RowsByNumber = dict[int, DocumentRow]
-SELECT_NEIGHBOURS = """\
-select number, body, words, codes from beside cross join document using (band, place)
-where collection = ?"""
-"""The cross join makes it look for each of the few places, and not through the collection."""
-
-
-def gather_candidates(
-    base: sqlite3.Connection,
-    name: str,
-    text: str,
-    *,
-    embedder: Embedder | None,
-    now: float,
-    width: int = MAX_CANDIDATES,
-    within: str = lexical.ALL_GROUPS,
-) -> CandidateSet:
-    """Return the parsed query and the documents that may answer it."""
-    text = (
-        text
-        if len(text) <= MAX_QUERY_CHARS
-        else text[: MAX_QUERY_CHARS // 2] + "\n" + text[-MAX_QUERY_CHARS // 2 :]
-    )
-    terms = tuple(dict.fromkeys(split_index_terms(text)))[: lexical.MAX_QUERY_TERMS]
-    collection = lexical.find_collection(base, name)
-    if collection is None or not collection.documents:
-        return SearchQuery(text, terms, {}, now, 0.0), []
-    counted = lexical.count_documents_with(base, collection, terms)
-    length = collection.words / collection.documents
-    query = SearchQuery(text, terms, lexical.rate_rarity(collection, counted), now, length)
-    by_words = lexical.find_best_matches(base, collection, counted, limit=width, within=within)
-    sense = _query_meaning(base, collection, text, embedder=embedder)
-    by_meaning = sense.find_nearest(limit=width) if sense else []
-    rows = _select_rows(base, dict.fromkeys((*by_words, *by_meaning)))
-    best = dict.fromkeys((*by_words[:NEIGHBOUR_SOURCES], *by_meaning[:NEIGHBOUR_SOURCES]))
-    rows |= _select_neighbours(
-        base, collection, [rows[number][0] for number in best if number in rows]
-    )
-    found = sorted(rows.values(), key=lambda row: row[0].id)  # not by history: sums would differ
-    return query, [
-        _build_candidate(query, document, text, cosine=cosine)
-        for (document, text, _), cosine in zip(found, _row_cosines(sense, found), strict=True)
-    ]
-
-
-def _query_meaning(
-    base: sqlite3.Connection, collection: SearchCollection, text: str, *, embedder: Embedder | None
-) -> vectors.QueryMeaning | None:
-    """Embed the query, if the collection has vectors of the same embedder."""
-    if embedder is None or collection.embedder != embedder.name or not text.strip():
-        return None
-    row = embedder.encode([text])
-    return vectors.QueryMeaning(base, collection.number, row)
-
-
-def _select_rows(base: sqlite3.Connection, numbers: Iterable[int]) -> RowsByNumber:
-    """Select the documents with these numbers from the search index."""
-    wanted = list(numbers)
-    places = ",".join("?" * len(wanted))
-    return _decode_rows(
-        base.execute(
-            f"select number, body, words, codes from document where number in ({places})",  # noqa: S608
-            wanted,
-        )
-    )
-
-
-def _select_neighbours(
-    base: sqlite3.Connection, collection: SearchCollection, documents: Sequence[SearchDocument]
-) -> RowsByNumber:
-    """Select the documents just before and after these in their groups."""
-    grouped = [(one.group, one.order) for one in documents if one.group]
-    beside = {(group, order + way) for group, order in grouped for way in (-1, 1)}
-    pairs = sorted(beside.difference(grouped))
-    if not pairs:
-        return {}
-    values = ",".join(["(?, ?)"] * len(pairs))
-    query = f"with beside (band, place) as (values {values}) {SELECT_NEIGHBOURS}"
-    return _decode_rows(base.execute(query, (*chain.from_iterable(pairs), collection.number)))
-
-
-def _decode_rows(found: Iterable[tuple[int, bytes, str, bytes | None]]) -> RowsByNumber:
-    return {number: (decode_document(body), text, codes) for number, body, text, codes in found}
-
-
-def _row_cosines(sense: QueryMeaning | None, rows: Sequence[DocumentRow]) -> list[float | None]:
-    """Return the cosine of each document with the query, where it has a vector."""
-    known = [codes for _, _, codes in rows if codes is not None]
-    if sense is None or not known:
-        return [None] * len(rows)
-    cosines = iter(sense.cosines_of(known))
-    return [None if codes is None else next(cosines) for _, _, codes in rows]
-
-
-def _build_candidate(
-    query: SearchQuery, document: SearchDocument, text: str, *, cosine: float | None
-) -> SearchCandidate:
-    """Build a search candidate with its BM25 score and its cosine."""
-    words = tuple(text.split())
-    there = {word: weight for word, weight in query.rarity.items() if word in text}
-    return SearchCandidate(
-        document, words, lexical.score_bm25(words, there, length=query.length), cosine
-    )
-
-
-# Which time a text speaks of: "on 7 May 2023", "last March", "two weeks ago", "yesterday".
-
-
-MONTH_NAMES = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
-COUNT_WORDS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-)
-UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
-MONTH_PATTERN = rf"(?P<month>{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTH_NAMES)})\b\.?"
-DAY_PATTERN = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
-YEAR_PATTERN = r"(?P<year>(?:19|20)\d\d)\b"
-
-
-class TimeSpan(msgspec.Struct, frozen=True):
-    """A time span, in seconds since 1970."""
-
-    start: float
-    end: float
-
-    def distance(self, at: float) -> float:
-        """Return how many seconds a time lies outside the span."""
-        return max(self.start - at, at - self.end, 0.0)
-
-
-DateReader = Callable[[re.Match[str], datetime], TimeSpan]
-
-
-def find_time_span(text: str, *, now: float) -> TimeSpan | None:
-    """Find the time span that a text names, relative to `now`."""
-    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    for pattern, reading in DATE_READERS:
-        for found in pattern.finditer(text):
-            try:
-                return reading(found, today)
-            except (ValueError, OverflowError):  # there is no 31 June, nor a year 0
-                continue
-    return None
-
-
-def _span_of_days(start: datetime, count: int) -> TimeSpan:
-    return TimeSpan(start.timestamp(), (start + timedelta(count)).timestamp())
-
-
-def _read_date(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read a day, with or without its year."""
-    month, day = _month_number(found["month"]), int(found["day"])
-    if found["year"]:
-        return _span_of_days(datetime(int(found["year"]), month, day, tzinfo=UTC), 1)
-    start = datetime(today.year, month, day, tzinfo=UTC)
-    return _span_of_days(start if start <= today else start.replace(year=today.year - 1), 1)
-
-
-def _read_month(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read a month of a year, or else the latest one of that name."""
-    month = _month_number(found["month"])
-    year = int(found["year"] or today.year - (month > today.month))
-    return _span_of_days(datetime(year, month, 1, tzinfo=UTC), 31)
-
-
-def _read_year(found: re.Match[str], today: datetime) -> TimeSpan:
-    return _span_of_days(datetime(int(found["year"]), 1, 1, tzinfo=UTC), 366)
-
-
-def _read_units_ago(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read units before today: two weeks ago is any day of a week around then."""
-    word, unit = found["count"].lower(), UNIT_DAYS[found["unit"].lower()]
-    count = (
-        COUNT_WORDS.index(word) if word in COUNT_WORDS else 1 if word in ("a", "an") else int(word)
-    )
-    return _span_of_days(today - timedelta(count * unit + unit // 2), unit)
-
-
-def _read_last_unit(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read "last week" or "this month" in a query as a generous time span."""
-    unit = UNIT_DAYS[found["unit"].lower()]
-    return _span_of_days(
-        today - timedelta(2 * unit if found["which"].lower() == "last" else unit), 2 * unit
-    )
-
-
-def _read_yesterday(found: re.Match[str], today: datetime) -> TimeSpan:
-    return _span_of_days(today - timedelta(found[0].lower() == "yesterday"), 1)
-
-
-def _month_number(name: str) -> int:
-    """Return the number of a month, given as digits or a name."""
-    if name.isdecimal():
-        return int(name)
-    return next(at for at, month in enumerate(MONTH_NAMES, 1) if month.startswith(name[:3].lower()))
-
-
-DATE_READERS: tuple[tuple[re.Pattern[str], DateReader], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), reading)
-    for pattern, reading in (
-        (r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _read_date),
-        (rf"\b{DAY_PATTERN}(?: of)? {MONTH_PATTERN}(?:,? {YEAR_PATTERN})?", _read_date),
-        (rf"\b{MONTH_PATTERN} {DAY_PATTERN}(?:,? {YEAR_PATTERN})?", _read_date),
-        (rf"\b{MONTH_PATTERN},?(?: of)? {YEAR_PATTERN}", _read_month),
-        (rf"\b(?:in|last|since|during|this) {MONTH_PATTERN}(?P<year>)", _read_month),
-        (rf"\b{YEAR_PATTERN}", _read_year),
-        (
-            rf"\b(?P<count>\d{{1,3}}|an?|{'|'.join(COUNT_WORDS)})"
-            rf" (?P<unit>{'|'.join(UNIT_DAYS)})s? ago",
-            _read_units_ago,
-        ),
-        (rf"\b(?P<which>last|this) (?P<unit>{'|'.join(UNIT_DAYS)})\b", _read_last_unit),
-        (r"\b(?:yesterday|today)\b", _read_yesterday),
-    )
-)
-"""The more exact a reading is, the earlier it stands."""
-
-
-MEANING_WEIGHT = 1.2
-"""How much nearness in meaning weighs against words."""
-SPEAKER_WEIGHT = 1.0
-TIME_WEIGHT = 3.0
+WEIGHTS_FILE = Path(__file__).with_name("ranking.json")
 TIME_FADE_SECONDS = 14 * 86400.0
 """The seconds around a time that still count a little."""
-NEIGHBOUR_SHARES = {-2: 0.2, -1: 0.2, 1: 0.1}
-"""The shares of the weights of the documents before and after, by how far away they stand."""
-ANSWER_SHARE = 0.4
-"""The share that comes on top if the one before asks something."""
-QUESTION_PENALTY = 0.5
-"""What speaks against a turn that asks: it seldom tells."""
-BEST_PER_GROUP = 3
+BEST_PER_GROUP = 2
 """The number of a group's best documents that count for it."""
-GROUP_WEIGHT = 0.8
-"""The weight of a group's best documents for each document of it."""
-NEARBY_GROUP_SHARE = 0.6
-"""The share of the weight of a group at nearly the same time."""
-GROUP_FADE_SECONDS = 3600.0
-"""After how many seconds a third of that share is left."""
+GROUP_FADE_SECONDS = 7200.0
+"""After how many seconds a third of the share of a group nearby is left."""
+MIN_SPEAKER_SHARE = 0.1
+"""Who says less than this part of what was found takes no part in the talk."""
 MIN_SPREAD = 1e-9
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+FIRST_PERSON = re.compile(r"(?i)\b(?:i|me|my|mine)\b")
+SECOND_PERSON = re.compile(r"(?i)\byou(?:rs?)?\b")
+ASKING_ROLES, ANSWERING_ROLES = frozenset({"user"}), frozenset({"model", "assistant"})
 
 GroupPosition = tuple[str, int]
 """A group and a place in it."""
+PlacedScores = Mapping[GroupPosition, tuple[SearchDocument, float]]
 
 
-def rank_documents(query: SearchQuery, candidates: Sequence[SearchCandidate]) -> list[RankedHit]:
+class RankingWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What each sign counts, in standard deviations of the score by words."""
+
+    meaning: dict[str, float]
+    """By the name of the embedder."""
+    adjacency: float
+    """Of words that stand side by side as in the query."""
+    speaker: float
+    """Of being said by the person whom the query names."""
+    role: float
+    """Of being said by the user, for a query about "me", or by the model, for one about "you"."""
+    time: float
+    recency: float
+    """Of being the latest, for a query that asks for that."""
+    question: float
+    """What a turn loses that only asks."""
+    before: float
+    """The share of the weight of the turn before, and so on."""
+    before_peer: float
+    """What comes on top between peers, who say about as much as each other."""
+    second_before_peer: float
+    after: float
+    answer_peer: float
+    """What comes on top of that if the turn before asks something."""
+    group: float
+    nearby_group: float
+    """The share of the weight of a group at nearly the same time."""
+
+
+@cache
+def load_weights() -> RankingWeights:
+    """Load the weights that are shipped."""
+    return msgspec.json.decode(WEIGHTS_FILE.read_bytes(), type=RankingWeights)
+
+
+def rank_documents(
+    query: SearchQuery,
+    candidates: Sequence[SearchCandidate],
+    *,
+    weights: RankingWeights | None = None,
+) -> list[RankedHit]:
     """Rank the candidates, the best first."""
-    alone = _score_candidates(query, candidates)
+    weights = weights or load_weights()
+    alone = _score_candidates(query, candidates, weights)
     company = _score_groups(candidates, alone)
     placed = {
-        (one.document.group, one.document.order): (one.document, max(weight, 0.0))
-        for one, weight in zip(candidates, alone, strict=True)
+        (one.document.group, one.document.order): (one.document, max(score, 0.0))
+        for one, score in zip(candidates, alone, strict=True)
         if one.document.group
     }
+    peers = _measure_peers([one.document for one in candidates])
     return _sort_hits(
         RankedHit(
             one.document.id,
-            weight
-            + GROUP_WEIGHT * company.get(one.document.group, 0.0)
-            + _score_position(one.document, placed),
+            score
+            + weights.group * company.get(one.document.group, 0.0)
+            + _score_position(one.document, placed, peers=peers, weights=weights),
             one.document.group,
         )
-        for one, weight in zip(candidates, alone, strict=True)
+        for one, score in zip(candidates, alone, strict=True)
     )
 
 
@@ -334,73 +114,106 @@ def rank_groups(
     candidates: Sequence[SearchCandidate],
     *,
     places: Mapping[str, str] | None = None,
+    weights: RankingWeights | None = None,
 ) -> list[RankedHit]:
     """Rank the groups, the best first: several good documents count more than one.
 
     Work goes on from one session to the next, so one that began soon before or after a good one
     in the same place has a share of what speaks for it.
     """
-    company = _score_groups(candidates, _score_candidates(query, candidates))
+    weights = weights or load_weights()
+    company = _score_groups(candidates, _score_candidates(query, candidates, weights))
     beside = _nearby_group_scores(company, _group_starts(candidates), places or {})
     return _sort_hits(
-        RankedHit(group, score + NEARBY_GROUP_SHARE * beside.get(group, 0.0), group)
+        RankedHit(group, score + weights.nearby_group * beside.get(group, 0.0), group)
         for group, score in company.items()
     )
 
 
 def _score_position(
-    document: SearchDocument, placed: Mapping[GroupPosition, tuple[SearchDocument, float]]
+    document: SearchDocument, placed: PlacedScores, *, peers: float, weights: RankingWeights
 ) -> float:
-    """Score a document by its neighbours, and by whether it asks a question."""
+    """Score a document by its neighbours, and by how much of it only asks."""
     if not document.group:
         return 0.0
-    score = -QUESTION_PENALTY * _is_question(document)
-    for way, share in NEIGHBOUR_SHARES.items():
+    score = -weights.question * _question_share(document.text)
+    shares = {
+        -2: weights.second_before_peer * peers,
+        -1: weights.before + weights.before_peer * peers,
+        1: weights.after,
+    }
+    for way, share in shares.items():
         if near := placed.get((document.group, document.order + way)):
             other, weight = near
-            score += (share + ANSWER_SHARE * (way == -1 and _is_question(other))) * weight
+            asked = way == -1 and other.text.rstrip().endswith("?")
+            score += (share + weights.answer_peer * peers * asked) * weight
     return score
 
 
-def _is_question(document: SearchDocument) -> bool:
-    return document.text.rstrip().endswith("?")
+def _question_share(text: str) -> float:
+    """Return what part of a text is questions; a turn seldom tells what it asks."""
+    if "?" not in text:
+        return 0.0
+    sentences = [part for part in SENTENCE_END.split(text.strip()) if part.strip()]
+    asked = sum(len(part) for part in sentences if part.rstrip().endswith("?"))
+    return asked / (sum(map(len, sentences)) or 1)
+
+
+def _measure_peers(documents: Sequence[SearchDocument]) -> float:
+    """Return how alike the speakers are in what they say at a time: 1 for peers, 0 for one."""
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for document in documents:
+        lengths[document.who].append(len(document.text))
+    least = MIN_SPEAKER_SHARE * len(documents)
+    means = [sum(some) / len(some) for who, some in lengths.items() if who and len(some) > least]
+    return min(means) / (max(means) or 1) if len(means) > 1 else 0.0
 
 
 def _sort_hits(hits: Iterable[RankedHit]) -> list[RankedHit]:
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
 
-def _score_candidates(query: SearchQuery, candidates: Sequence[SearchCandidate]) -> list[float]:
+def _score_candidates(
+    query: SearchQuery, candidates: Sequence[SearchCandidate], weights: RankingWeights
+) -> list[float]:
     """Score each candidate by itself."""
     named = _speakers_in_query(query, candidates)
-    said = {word for name in named for word in split_index_terms(name)}
-    telling = {word: weight for word, weight in query.rarity.items() if word not in said}
+    said = frozenset(word for name in named for word in split_index_terms(name))
     by_words = _standardize_scores(
-        [score_bm25(one.words, telling, length=query.length) for one in candidates]
-        if said
-        else [one.lexical for one in candidates]
+        [
+            lexical + weights.adjacency * adjacent
+            for lexical, adjacent in score_words(query, candidates, without=said)
+        ]
     )
     by_meaning = _standardize_scores([one.cosine for one in candidates])
-    by_circumstance = _score_circumstances(query, candidates, named)
+    by_circumstance = _score_circumstances(query, candidates, named, weights)
+    sense = weights.meaning.get(query.embedder, 1.0)
     return [
-        word + MEANING_WEIGHT * meaning + rest
+        word + sense * meaning + rest
         for word, meaning, rest in zip(by_words, by_meaning, by_circumstance, strict=True)
     ]
 
 
 def _score_circumstances(
-    query: SearchQuery, candidates: Sequence[SearchCandidate], named: frozenset[str]
+    query: SearchQuery,
+    candidates: Sequence[SearchCandidate],
+    named: frozenset[str],
+    weights: RankingWeights,
 ) -> list[float]:
     """Score candidates by the speaker and the time that the query names."""
-    span = find_time_span(query.text, now=query.now)
+    span, recency = find_time_span(query.text, now=query.now), find_recency(query.text)
+    times = [one.document.at for one in candidates if one.document.at and one.lexical]
+    first, last = min(times, default=0.0), max(times, default=0.0)
+    roles = _roles_in_query(query.text, candidates)
 
     def score_document(document: SearchDocument) -> float:
-        near = (
-            max(0.0, 1 - span.distance(document.at) / TIME_FADE_SECONDS)
-            if span and document.at
-            else 0.0
-        )
-        return TIME_WEIGHT * near + SPEAKER_WEIGHT * (len(named) == 1 and document.who in named)
+        score = weights.speaker * (len(named) == 1 and document.who in named)
+        score += weights.role * (document.who in roles)
+        if document.at and span:
+            score += weights.time * max(0.0, 1 - span.distance(document.at) / TIME_FADE_SECONDS)
+        if document.at and recency and last > first:
+            score += weights.recency * recency * (document.at - first) / (last - first)
+        return score
 
     return [score_document(one.document) for one in candidates]
 
@@ -409,6 +222,15 @@ def _speakers_in_query(query: SearchQuery, candidates: Sequence[SearchCandidate]
     """Return the speakers that a query names; lower-case ones are roles."""
     speakers = {one.document.who for one in candidates if one.document.who[:1].isupper()}
     return frozenset(who for who in speakers if set(split_index_terms(who)) <= set(query.words))
+
+
+def _roles_in_query(text: str, candidates: Sequence[SearchCandidate]) -> frozenset[str]:
+    """Return whose words a query asks for: "what did you say", "where do I live"."""
+    if not any(one.document.who in ANSWERING_ROLES for one in candidates):
+        return frozenset()
+    if SECOND_PERSON.search(text):
+        return ANSWERING_ROLES
+    return ASKING_ROLES if FIRST_PERSON.search(text) else frozenset()
 
 
 def _score_groups(

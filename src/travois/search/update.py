@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from types import ModuleType
 
 import msgspec
 
 from travois.lazy_imports import lazy_imports
-from travois.search import lexical, vector_cells
+from travois.search import lexical, plain_vectors, vector_cells
 from travois.search.database import Embedder, SearchDocument
+from travois.search.embedder import StaticEmbedder
 from travois.search.lexical import SearchCollection, split_index_terms
 
 with lazy_imports():
@@ -24,6 +26,11 @@ SELECT_WAITING = "select 1 from document where number = ? and digest = ? and cod
 
 encode_document = msgspec.msgpack.Encoder().encode
 decode_document = msgspec.msgpack.Decoder(SearchDocument).decode
+
+
+def choose_vectors(embedder: Embedder) -> ModuleType:
+    """Return the module that stores and compares vectors: those of the table need no numpy."""
+    return plain_vectors if embedder.name == StaticEmbedder.name else vectors
 
 
 @contextmanager
@@ -101,9 +108,10 @@ def embed_documents(base: sqlite3.Connection, name: str, embedder: Embedder, *, 
             for at, (number, digest, _) in enumerate(found)
             if base.execute(SELECT_WAITING, (number, digest)).fetchone()
         }
-        vectors.write_vectors(base, collection.number, rows, size=embedder.size)
         size, count = embedder.size, collection.documents
-        vectors.rebuild_cells(base, collection.number, size=size, documents=count)
+        store = choose_vectors(embedder)
+        store.write_vectors(base, collection.number, rows, size=size)
+        store.rebuild_cells(base, collection.number, size=size, documents=count)
     return len(found)
 
 
@@ -125,6 +133,7 @@ def _clean_document(document: SearchDocument) -> SearchDocument:
             document.at,
             replace_surrogates(document.who),
             replace_surrogates(document.title),
+            replace_surrogates(document.turn),
         ),
     )
 

@@ -50,6 +50,8 @@ class RecordedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     answers: str = ""
     error: bool = False
     pictures: tuple[RecordedMedia, ...] = ()
+    name: str = ""
+    """The name of the person who spoke, where several did."""
 
 
 class RecordedCompaction(msgspec.Struct, frozen=True):

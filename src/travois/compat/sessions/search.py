@@ -31,9 +31,10 @@ from travois.compat.sessions.format import (
 from travois.core.content import Call
 from travois.permissions import secrets
 from travois.search import rank
-from travois.search.database import SearchCandidate, SearchDocument, SearchQuery
+from travois.search.candidates import MAX_CANDIDATES, MAX_GROUP_CANDIDATES
+from travois.search.database import Embedder, SearchCandidate, SearchDocument, SearchQuery
+from travois.search.embedder import StaticEmbedder
 from travois.search.index import SearchIndex
-from travois.search.rank import MAX_GROUP_CANDIDATES
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 
@@ -57,8 +58,11 @@ def build_passages(recorded: RecordedSession, *, group: str) -> list[SearchDocum
     if len(drafts) > MAX_PASSAGES:
         drafts = drafts[: MAX_PASSAGES // 2] + drafts[-MAX_PASSAGES // 2 :]
     found = [
-        SearchDocument(f"{group}-{order}", text, group, order, at=turn.at, who=turn.who)
-        for order, (turn, text) in enumerate(drafts)
+        SearchDocument(
+            *(f"{group}-{order}", text, group, order, turn.at, turn.name or turn.who),
+            turn=str(number),
+        )
+        for order, (number, turn, text) in enumerate(drafts)
     ]
     title = mask_secrets(recorded.title)
     return [replace(one, title=title) if not one.order else one for one in found]
@@ -78,18 +82,18 @@ def files_of_call(call: Call) -> tuple[str, ...]:
     return (*named, *PATCHED_FILE.findall(string_at(args, "input")))
 
 
-def _draft_passages(turns: tuple[RecordedTurn, ...]) -> Iterator[tuple[RecordedTurn, str]]:
-    """Yield the passages of a session for the full-text index, with the files of each answer."""
+def _draft_passages(turns: tuple[RecordedTurn, ...]) -> Iterator[tuple[int, RecordedTurn, str]]:
+    """Yield the passages of a session with the numbers of their turns, and the files touched."""
     files: dict[str, None] = {}
-    for turn in turns:
+    for number, turn in enumerate(turns):
         if turn.who == "user" and files:
-            yield replace(turn, who="model"), _list_files(files)
+            yield number - 1, replace(turn, who="model"), _list_files(files)
             files = {}
         for text in _texts_of_turn(turn):
-            yield turn, text
+            yield number, turn, text
         files |= dict.fromkeys(path for call in turn.calls for path in files_of_call(call))
     if files:
-        yield replace(turns[-1], who="model"), _list_files(files)
+        yield len(turns) - 1, replace(turns[-1], who="model"), _list_files(files)
 
 
 def _list_files(files: dict[str, None]) -> str:
@@ -136,6 +140,8 @@ SESSION_COLLECTION = "sessions"
 MAX_INDEXED_CHARS = 20_000
 """The most characters of each text that are indexed."""
 PASSAGES_PER_MATCH = 2
+EMBEDDED_TOGETHER = 64
+"""How many passages are embedded before the next are looked for."""
 
 
 class IndexedSession(msgspec.Struct, frozen=True, array_like=True):
@@ -167,6 +173,17 @@ class SessionMatch(msgspec.Struct, frozen=True):
     passages: tuple[SearchDocument, ...]
 
 
+class TurnMatch(msgspec.Struct, frozen=True):
+    """A turn that matches a query."""
+
+    session: IndexedSession
+    turn: int
+    """Its place in the session."""
+    score: float
+    passages: tuple[SearchDocument, ...]
+    """The best passage of it."""
+
+
 class IndexProgress(msgspec.Struct, frozen=True):
     """The progress of indexing: sessions that are ready, and those still to read."""
 
@@ -185,11 +202,14 @@ class SessionIndex:
         environ: Mapping[str, str],
         *,
         agents: Iterable[str] = SESSION_SOURCES,
+        embedder: Embedder | None = None,
     ) -> None:
         self.folder = home.path / "index"
         self._environ = environ
         self._agents = tuple(agents)
-        self._index = SearchIndex(self.folder / "sessions.db", None)
+        embedder = embedder or StaticEmbedder()
+        self._index = SearchIndex(self.folder / "sessions.db", embedder)
+        self._embeds_at_once = embedder.name == StaticEmbedder.name
 
     @property
     def trouble(self) -> str:
@@ -246,39 +266,78 @@ class SessionIndex:
         wanted: Callable[[IndexedSession], bool] | None = None,
     ) -> list[SessionMatch]:
         """Return the wanted sessions that have most to do with a text, the best first."""
+        query, telling, marks = self._find_candidates(
+            text, now=now, width=MAX_GROUP_CANDIDATES, wanted=wanted
+        )
+        best = _best_passages(query, telling)
+        places = {group: marks[group].cwd for group in best}
+        found = (
+            SessionMatch(marks[hit.id], hit.score, tuple(best[hit.id][:PASSAGES_PER_MATCH]))
+            for hit in rank.rank_groups(query, telling, places=places)
+            if best.get(hit.id)
+        )
+        return list(islice(_without_duplicates(found), limit))
+
+    def search_turns(
+        self,
+        text: str,
+        *,
+        limit: int,
+        now: float,
+        wanted: Callable[[IndexedSession], bool] | None = None,
+    ) -> list[TurnMatch]:
+        """Return the turns of wanted sessions that have most to do with a text, the best first."""
+        query, telling, marks = self._find_candidates(
+            text, now=now, width=MAX_CANDIDATES, wanted=wanted
+        )
+        documents = {one.document.id: one.document for one in telling}
+        found: dict[tuple[str, str], TurnMatch] = {}
+        for hit in rank.rank_documents(query, telling):
+            one = documents[hit.id]
+            match = TurnMatch(marks[hit.group], int(one.turn or one.order), hit.score, (one,))
+            found.setdefault((match.session.id, one.turn), match)
+        return list(islice(found.values(), limit))
+
+    def _find_candidates(
+        self,
+        text: str,
+        *,
+        now: float,
+        width: int,
+        wanted: Callable[[IndexedSession], bool] | None,
+    ) -> tuple[SearchQuery, list[SearchCandidate], dict[str, IndexedSession]]:
+        """Return the query, the passages that may answer it, and all sessions."""
         groups = (
             [group for group, one in self.list_sessions().items() if wanted(one)] if wanted else ()
         )
         if wanted and not groups:
-            return []
+            return SearchQuery(text, (), {}, now, 0.0), [], {}
         query, candidates = self._index.find_candidates(
-            SESSION_COLLECTION, text, now=now, width=MAX_GROUP_CANDIDATES, groups=groups
+            SESSION_COLLECTION, text, now=now, width=width, groups=groups
         )
-        marks = self._index.read_marks(SESSION_COLLECTION)
+        marks = self.list_sessions()  # after the candidates, so that each of these has its session
         among = marks.keys() & set(groups) if wanted else marks.keys()
-        telling = [one for one in candidates if one.document.group in among]
-        best = _best_passages(query, telling)
-        places = {group: decode_indexed_session(marks[group]).cwd for group in best}
-        ranked = [
-            hit for hit in rank.rank_groups(query, telling, places=places) if best.get(hit.id)
-        ]
-        found = (
-            SessionMatch(
-                decode_indexed_session(marks[hit.id]),
-                hit.score,
-                tuple(best[hit.id][:PASSAGES_PER_MATCH]),
-            )
-            for hit in ranked
-        )
-        return list(islice(_without_duplicates(found), limit))
+        return query, [one for one in candidates if one.document.group in among], marks
 
     def _find_session_files(self) -> Iterator[SessionFile]:
         for agent in self._agents:
             yield from SESSION_SOURCES[agent].find_sessions(self._environ)
 
     def _index_session(self, found: SessionFile, *, before: IndexedSession | None) -> None:
-        """Read one session; the passages that it no longer has go."""
-        recorded = read_recorded_session(found, longest=MAX_INDEXED_CHARS)
+        """Read one session and index it."""
+        self.put(found, read_recorded_session(found, longest=MAX_INDEXED_CHARS), before=before)
+
+    def put(
+        self,
+        found: SessionFile,
+        recorded: RecordedSession | None,
+        *,
+        before: IndexedSession | None = None,
+    ) -> None:
+        """Index a session as it was read from its file, in place of what was known `before`.
+
+        The passages that it no longer has go.
+        """
         group = _passage_group(found)
         now = IndexedSession(found.agent, found.path.stem, str(found.path), found.stamp)
         documents: list[SearchDocument] = []
@@ -295,7 +354,17 @@ class SessionIndex:
             documents,
             gone=[f"{group}-{order}" for order in gone],
             marks={group: msgspec.json.encode(now).decode()},
+            embed=len(documents) if self._embeds_at_once else 0,
         )
+
+    def embed_rest(self) -> None:
+        """Embed the passages that have no vector yet, the latest first."""
+        while self._index.embed(SESSION_COLLECTION, limit=EMBEDDED_TOGETHER):
+            pass
+
+    def count_waiting(self) -> int:
+        """Return how many passages have no vector yet."""
+        return self._index.count_waiting(SESSION_COLLECTION)
 
     def _drop_sessions(self, gone: Mapping[str, IndexedSession]) -> None:
         for group, one in gone.items():
