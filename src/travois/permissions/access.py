@@ -8,10 +8,10 @@ import msgspec
 
 
 class Access(msgspec.Struct, frozen=True):
-    """One thing that a call will touch: an absolute path, a command line, a URL, or a child.
+    """One thing that a tool call touches: an absolute path, a command line, a URL or a subagent.
 
-    To `leave` is to run outside the sandbox; to `tell` is to write to agents of another process;
-    to `call` is to use what a server of tools offers.
+    To `leave` is to run outside the sandbox; to `tell` is to write to agents of another process; to
+    `call` is to use an MCP server's tool.
     """
 
     kind: Literal["read", "write", "exec", "net", "spawn", "tell", "leave", "call"]
@@ -31,12 +31,12 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def accesses_collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:
-    """Return whether two calls must not run side by side: one changes what the other touches."""
+    """Return whether two tool calls must not run in parallel: one changes what the other uses."""
     return any(_changes_same(a, b) or _changes_same(b, a) for a in one for b in other)
 
 
 def _changes_same(a: Access, b: Access) -> bool:
-    """Return whether the first tool call access changes something that the second touches."""
+    """Return whether the first tool call's access changes something that the second touches."""
     if a.kind == "exec":
         return True
     return a.kind == "write" and b.kind in ("read", "write") and _paths_overlap(a.target, b.target)

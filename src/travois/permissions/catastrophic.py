@@ -1,4 +1,4 @@
-"""Commands that would destroy the machine, the home or a workspace: they always ask."""
+"""Catastrophic commands, which would destroy the machine, the home or a workspace: always ask."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def describe_catastrophe(plan: CommandPlan, *, folders: tuple[str, ...], home: s
 
 @lru_cache(maxsize=64)
 def _catastrophe_in_text(text: str, *, folders: tuple[str, ...], home: str) -> str:
-    """Describe the catastrophe that an unparsed text may cause: every word may be a program."""
+    """Describe the catastrophe an unparsed command text may cause: any word may be a program."""
     if _is_fork_bomb(text):
         return "looks like a fork bomb"
     if len(text) > MAX_CHECKED_CHARS:
@@ -95,7 +95,7 @@ def _catastrophe_in_text(text: str, *, folders: tuple[str, ...], home: str) -> s
 
 
 def _extract_relevant_text(text: str) -> str:
-    """Return the parts of a long text that follow the name of a program that may destroy."""
+    """Return the parts of a long command text that follow a program able to destroy files."""
     words, known = rough.strip_quotes(text.lower(), BLANK_TABLE), rough.command_vocabulary(text)
     names = (name for name in DESTRUCTIVE_NEEDLES if name[-1] != " " or name[:-1] in known)
     starts = sorted(start for name in names for start in _find_word_starts(name, words))
@@ -108,7 +108,7 @@ def _extract_relevant_text(text: str) -> str:
 
 
 def _find_word_starts(name: str, text: str) -> Iterator[int]:
-    """Yield the positions where a word begins with a name, up to a limit."""
+    """Yield the positions in a command text where a word starts with a destructive program."""
     at = text.find(name)
     for _ in range(MAX_CHECKED_CHARS // 4):
         if at < 0:
@@ -119,7 +119,7 @@ def _find_word_starts(name: str, text: str) -> Iterator[int]:
 
 
 def _is_fork_bomb(text: str) -> bool:
-    """Return whether a function calls itself twice, or there are too many to look at each."""
+    """Return whether a shell function calls itself twice; also true for too many functions."""
     for number, found in enumerate(re.finditer(r"\(\s{0,9}\)\s{0,9}\{", text)):
         if number == MAX_SHELL_FUNCTIONS:
             return True
@@ -131,7 +131,7 @@ def _is_fork_bomb(text: str) -> bool:
 
 
 def _catastrophe_in_segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
-    """Describe the catastrophe that some words may cause, wherever among them the program is."""
+    """Describe the catastrophe that the words of a segment may cause, as any may be a program."""
     tail, why = _FollowingWords(folders, home), ""
     for word in reversed(words):
         why = tail.describe_destruction(word) or why
@@ -146,13 +146,13 @@ def _catastrophe_in_segment(words: list[str], *, folders: tuple[str, ...], home:
 
 
 def is_device(path: str) -> bool:
-    """Return whether a path is a device or kernel setting, where writing may harm the machine."""
+    """Return whether a path is a device or kernel setting; writing it is catastrophic."""
     plain = normpath(path)
     return bool(re.fullmatch(UNSAFE_DEVICES, plain) or re.fullmatch(KERNEL_PATHS, plain))
 
 
 def is_critical_path(path: str, *, folders: tuple[str, ...], home: str) -> bool:
-    """Return whether removing this path would remove the system, the home or a whole workspace."""
+    """Return whether removing a path would be catastrophic: the system, home or workspace."""
     whole = re.sub(r"/(?:\*+|\.\*)$", "", path) or "/"
     plain = "/" + normpath(whole).lstrip("/.")
     if plain.count("/") < 2:
@@ -163,7 +163,7 @@ def is_critical_path(path: str, *, folders: tuple[str, ...], home: str) -> bool:
 
 
 def _is_git_history(path: str, folder: str) -> bool:
-    """Return whether a path is the history of a folder, or all of its objects or references."""
+    """Return whether removing a path would destroy git history: `.git`, its objects or its refs."""
     git = f"{folder.rstrip('/')}/.git"
     return path in (git, f"{git}/objects", f"{git}/refs")
 
@@ -189,7 +189,7 @@ def _catastrophe_in_words(words: list[str], *, folders: tuple[str, ...], home: s
 
 
 class _FollowingWords:
-    """The words that follow a program, added from the last to the first.
+    """The words that follow a program, added from the last to the first, to spot catastrophes.
 
     One pass over a long line then shows what each word would do with those after it.
     """
@@ -260,7 +260,7 @@ class _FollowingWords:
 
 
 def _is_whole_folder(target: str, *, folders: tuple[str, ...], home: str) -> bool:
-    """Return whether a target of removal is the system, the home, a workspace or git's history."""
+    """Return whether `rm` would remove the system, the home, a workspace or git's history."""
     target = target[:MAX_TARGET_CHARS]
     if re.fullmatch(WHOLE_FOLDER_PATHS, target):
         return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)

@@ -1,4 +1,4 @@
-"""What a command line does that a person should think about twice, as words for the question."""
+"""Dangers of a command line, such as a forced push, that the permission question points out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVERYONE_MODE = re.compile(r"[0-7]?[0-7]{2}[2367]|(?:[augo]*o|a)[augo]*\+[rxXst]
 
 
 def find_dangers(use: ToolUse) -> tuple[str, ...]:
-    """Return what is dangerous in a call, most important first; empty if nothing is."""
+    """Return the warnings for a permission question, most important first; empty if none."""
     found = (
         why
         for plan in use.plans
@@ -51,14 +51,14 @@ def _ruins(plan: CommandPlan, use: ToolUse) -> Iterator[str]:
 
 
 def _unseen_code(plan: CommandPlan) -> Iterator[str]:
-    """Yield a warning about code that nobody has reviewed."""
+    """Yield a warning if a command runs code that nobody has reviewed, such as `curl | sh`."""
     if any(runs_its_input(step.argv) for step in plan.steps):
         sent = any(map(is_download, plan.steps))
         yield "runs code that a server sends" if sent else "runs code from its input"
 
 
 def _step_dangers(step: CommandStep) -> Iterator[str]:
-    """Yield the dangers of one program and its words."""
+    """Yield the warnings about one program of a command line."""
     words = [word.text for word in step.argv[1:]]
     if step.name in ROOT_PROGRAMS:
         yield "runs with the rights of the administrator"
@@ -75,7 +75,7 @@ def _step_dangers(step: CommandStep) -> Iterator[str]:
 
 
 def _wrapped_step(step: CommandStep) -> CommandStep | None:
-    """Return the command that a program such as sudo runs."""
+    """Return the command that a wrapper such as sudo runs, to look for dangers in it."""
     for at, word in enumerate(step.argv[1:], 1):
         if not word.text.startswith("-") and "=" not in word.text:
             return CommandStep(step.argv[at:])
@@ -83,7 +83,7 @@ def _wrapped_step(step: CommandStep) -> CommandStep | None:
 
 
 def _git_dangers(command: str, words: list[str]) -> Iterator[str]:
-    """Yield what a git command throws away."""
+    """Yield warnings about the work that a git command discards."""
     checks: dict[str, Callable[[list[str]], str]] = {
         "push": _push_danger,
         "reset": lambda words: "throws away uncommitted changes" if "--hard" in words else "",
@@ -106,7 +106,7 @@ def _git_dangers(command: str, words: list[str]) -> Iterator[str]:
 
 
 def _push_danger(words: list[str]) -> str:
-    """Return what a push overwrites or removes on the server."""
+    """Return the warning about what a `git push` overwrites or deletes on the remote."""
     operands = [word for word in words if not word.startswith("-")]
     if {"--delete", "-d"} & set(words) or any(word.startswith(":") for word in operands[1:]):
         return "deletes a branch or tag on the server"
@@ -121,7 +121,7 @@ def _checkout_danger(words: list[str]) -> str:
 
 
 def _has_flag(words: list[str], letters: str, long: str) -> bool:
-    """Tell whether one of the short options, alone or with others, or the long one is given."""
+    """Return whether a command has a dangerous flag: the short form, even grouped, or the long."""
     return any(
         word == long
         or (word[:1] == "-" and word[1:2] != "-" and any(one in word for one in letters))

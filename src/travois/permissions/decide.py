@@ -102,7 +102,7 @@ class Permissions(msgspec.Struct, frozen=True):
 
 
 def decide_permission(guard: Permissions, use: ToolUse) -> PermissionDecision:
-    """Decide whether a tool call is allowed, asked about or denied."""
+    """Decide whether permissions allow a tool call, ask about it or deny it."""
     use = plan_commands(use)
     # Deny rules come first, so that nothing lifts them. Catastrophes come before allow rules and
     # mode bypass: a rule such as Bash(rm:*) must not cover `rm -rf /`.
@@ -128,7 +128,7 @@ def decide_permission(guard: Permissions, use: ToolUse) -> PermissionDecision:
 
 
 def plan_commands(use: ToolUse) -> ToolUse:
-    """Return the same use with a plan for each of its command lines."""
+    """Return the tool use with a plan for each command line, for the permission decision."""
     lines = [access.target for access in use.accesses if access.kind == "exec"]
     if len(use.plans) == len(lines):
         return use
@@ -145,7 +145,7 @@ def _first_matching_rule(
 
 
 def _deny_unconditionally(guard: Permissions, use: ToolUse) -> PermissionDecision | None:
-    """Deny what no approval can allow: writing to devices and to our own state."""
+    """Deny what no approval can allow: writing to devices or to the harness's own state."""
     for access in use.touched:
         if access.kind in guard.blocked and _is_outside_workspace(guard, access):
             return PermissionDecision(
@@ -167,7 +167,7 @@ def _is_outside_workspace(guard: Permissions, access: Access) -> bool:
 
 
 def _is_harness_state(guard: Permissions, path: str) -> bool:
-    """Return whether a path in the Travois home is neither the settings nor a memory."""
+    """Return whether a path is the harness's state, which no permission may let anyone write."""
     local = normalize_path(path)[len(normalize_path(guard.own)) :].strip("/")
     kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
     return local != "settings.json" and not kept
@@ -179,7 +179,7 @@ def _find_catastrophe(guard: Permissions, use: ToolUse) -> str:
 
 
 def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
-    """Return the first allow rule that covers the whole use, and names each protected path."""
+    """Return the first allow rule that covers the whole tool use and names each protected path."""
     written = [access for access in use.touched if access.kind == "write"]
     found = {name for access in written for name in _protected_names_in(guard, access)}
     rules = (rule for rule in guard.rules if rule.effect == "allow" and rule_matches(rule, use))
@@ -187,7 +187,7 @@ def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
 
 
 def _changes_something(guard: Permissions, use: ToolUse) -> bool:
-    """Return whether a tool call certainly changes something, so that plan mode must not run it."""
+    """Return whether a tool call certainly changes something, which plan mode must not run."""
     if any(access.kind in ("tell", "leave") for access in use.accesses):
         return True
     written = (access for access in use.touched if access.kind == "write")
@@ -198,7 +198,7 @@ def _changes_something(guard: Permissions, use: ToolUse) -> bool:
 
 
 def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
-    """Decide in mode bypass: ask for personal settings and for writes outside the workspace."""
+    """Decide in bypass mode: ask only about personal settings and writes outside the workspace."""
     for access in use.touched:
         if (
             access.kind != "write"
@@ -231,14 +231,14 @@ def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
 
 
 def _git_key_that_runs_programs(step: CommandStep) -> str:
-    """Return the git setting that a tool call sets and that may start a program; else empty."""
+    """Return the git setting of a tool call that may start a program; empty if none."""
     if step.name != "git":
         return ""
     return git_config.find_program_key(step)
 
 
 def _needs_user_approval(guard: Permissions, access: Access) -> bool:
-    """Return whether writing this path needs the user's approval in every permission mode."""
+    """Return whether writing a path needs approval in every permission mode."""
     spellings = {access.target, access.spelt or access.target}
     pinned = any(is_inside(access.target, path) for path in guard.pinned)
     return (
@@ -249,14 +249,14 @@ def _needs_user_approval(guard: Permissions, access: Access) -> bool:
 
 
 def _is_permitted_write(guard: Permissions, use: ToolUse, access: Access) -> bool:
-    """Return whether a rule that names this path lets a command write it."""
+    """Return whether a permission rule that names this path lets a command write it."""
     names = _protected_names_in(guard, access)
     rules = (rule for rule in guard.rules if use.plans and rule_permits_path(rule, access, use))
     return any(names <= protected_names(rule.what) for rule in rules)
 
 
 def _deny_if_silent(guard: Permissions, verdict: PermissionDecision) -> PermissionDecision:
-    """Turn a permission question into a denial where nobody may be asked."""
+    """Turn a permission question into a denial where there is nobody to ask."""
     if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
         why = "mode dont-ask" if guard.mode == "dont-ask" else "questions are turned off"
         return PermissionDecision("deny", f"{why}: {verdict.because}")
@@ -288,7 +288,7 @@ def _first_certain_ask(asks: list[PermissionDecision]) -> PermissionDecision:
 
 
 def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> PermissionDecision:
-    """Return whether every step of a command line is harmless or covered by a rule."""
+    """Return whether every step of a command line is harmless or allowed by a permission rule."""
     rules = [_find_needed_rule(guard, use, step) for step in plan.steps]
     asks = list(_reasons_to_ask(guard, use, plan, rules))
     if asks:
@@ -307,7 +307,7 @@ def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> Permiss
 def _reasons_to_ask(
     guard: Permissions, use: ToolUse, plan: CommandPlan, rules: list[PermissionRule | None]
 ) -> Iterator[PermissionDecision]:
-    """Yield every reason to ask about a command line: all of its steps are looked at."""
+    """Yield every reason to ask permission for a command line, from all of its steps."""
     if plan.unclear:
         why = f"runs a command that could not be fully analyzed: {plan.unclear}"
         yield PermissionDecision("ask", why, doubt=True)
@@ -328,7 +328,7 @@ def _reasons_to_ask(
 
 
 def _find_protected_target(guard: Permissions, step: CommandStep) -> str:
-    """Return the protected path among the arguments of a program that writes files; or empty."""
+    """Return the protected path that a program's arguments would write; empty if none."""
     if step.needs == "nothing" or step.name not in WRITING_PROGRAMS:
         return ""
     for word in step.argv[1:]:
@@ -346,14 +346,14 @@ def _names_git_config(rule: PermissionRule | None) -> bool:
 
 
 def _find_needed_rule(guard: Permissions, use: ToolUse, step: CommandStep) -> PermissionRule | None:
-    """Return the allow rule that covers a step of a command line which needs one; else None."""
+    """Return the permission rule that allows a step which needs one; None if there is none."""
     return _find_covering_rule(guard, use, step) if step.needs != "nothing" or step.edits else None
 
 
 def _find_covering_rule(
     guard: Permissions, use: ToolUse, step: CommandStep
 ) -> PermissionRule | None:
-    """Find the allow rule that covers one step of a command line; None if there is none."""
+    """Find the permission rule that allows one step of a command line; None if there is none."""
     return next(
         (rule for rule in covering_rules(guard.rules, use) if rule_covers_step(rule, step)), None
     )
@@ -362,14 +362,14 @@ def _find_covering_rule(
 def _decide_step_accesses(
     guard: Permissions, use: ToolUse, step: CommandStep, *, trusted: bool
 ) -> list[PermissionDecision]:
-    """Return the decisions on a step's accesses that are not allowed."""
+    """Return the permission decisions on a step's accesses that are not allowed."""
     free = replace(guard, mode="accept-edits") if trusted else guard
     verdicts = (_decide_access(free, use, access) for access in step.accesses)
     return [verdict for verdict in verdicts if verdict.effect != "allow"]
 
 
 def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
-    """Decide one access of a tool call; a rule may let a command read or write the path."""
+    """Decide permission for one access; a rule may let a command read or write the path."""
     verdict = _decide_access_by_kind(guard, use, access)
     if verdict.effect == "allow" or access.kind not in ("read", "write"):
         return verdict
@@ -385,7 +385,7 @@ def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> Permissi
 
 
 def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
-    """Decide one access of a tool call by its kind: file, network, subagent, message, server."""
+    """Decide permission for one access by its kind: file, network, subagent, MCP server."""
     match access.kind:
         case "read":
             return _decide_read(guard, use, access)
@@ -411,7 +411,7 @@ def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> 
 
 
 def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
-    """Allow reads in the workspace; ask outside it, and where a deny or ask rule may apply."""
+    """Allow reads in the workspace; ask outside it, or where a deny or ask rule may apply."""
     if _is_scratch(guard, access):
         return PermissionDecision("allow", SCRATCH_REASON)
     if not _is_inside_any((*guard.folders, *guard.readable), _bounding_path(access)):
@@ -430,7 +430,7 @@ def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> Permission
 
 
 def _decide_write(guard: Permissions, access: Access) -> PermissionDecision:
-    """Decide whether writing a file is allowed by the permission mode or has to be asked about."""
+    """Decide whether the permission mode allows writing a file or it must be asked about."""
     path = access.target
     if _is_scratch(guard, access):
         return PermissionDecision("allow", SCRATCH_REASON)
@@ -454,7 +454,7 @@ def _is_scratch(guard: Permissions, access: Access) -> bool:
 
 
 def _bounding_path(access: Access) -> str:
-    """Return a path that holds all that is touched; a pattern stays below its fixed part."""
+    """Return a path that contains everything an access touches; a glob counts as its fixed part."""
     return paths.fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
@@ -474,7 +474,7 @@ def _protected_names_in(guard: Permissions, access: Access) -> frozenset[str]:
 
 
 def _path_from_workspace(guard: Permissions, path: str) -> tuple[str, str]:
-    """Return the path from its workspace folder on, with the folder's own name and without.
+    """Return the path below its workspace, with and without the workspace's name, to judge it.
 
     What stands above the folder was chosen by the user.
     """

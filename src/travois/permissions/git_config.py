@@ -1,7 +1,7 @@
-"""Git configuration files: harmless changes, and keys that run programs.
+"""Git config files: harmless changes that need no permission, and keys that run programs.
 
-A key that is not on the list of harmless ones counts as one that starts programs: git has many of
-those (`core.fsmonitor`, `filter.*.clean`, `alias.*`), and every version brings more.
+A key that is not listed as harmless counts as one that starts programs: git has many of those
+(`core.fsmonitor`, `filter.*.clean`, `alias.*`), and every version adds more.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ BLANK_OR_COMMENT = re.compile(r"(?:[ \t\n]|[#;][^\n]*)+")
 
 
 class GitSetting(msgspec.Struct, frozen=True):
-    """One line of a file; `start` and `end` say where it stands."""
+    """One setting of a git config file; `start` and `end` are its position in the text."""
 
     key: str
     value: str | None
@@ -96,7 +96,7 @@ class GitSetting(msgspec.Struct, frozen=True):
 
 
 class CheckedConfig(msgspec.Struct, frozen=True):
-    """The checked content of a file, and the keys whose change was undone."""
+    """A git config file after the check, and the keys whose changes were undone."""
 
     data: bytes
     undone: tuple[str, ...] = ()
@@ -107,16 +107,16 @@ AllowSetting = Callable[[str, tuple[str | None, ...]], bool]
 
 
 def allow_no_setting(key: str, values: tuple[str | None, ...]) -> bool:
-    """Accept no change of a git setting beyond the harmless ones."""
+    """Refuse every change of a git setting beyond the harmless ones."""
     return not (key or values)
 
 
 def undo_harmful_changes(
     before: bytes, after: bytes, *, allowed: AllowSetting = allow_no_setting
 ) -> CheckedConfig:
-    """Keep the harmless changes of a configuration file, and undo all others.
+    """Undo the changes to a git config file that could run programs, and keep the harmless ones.
 
-    A file that cannot be read for certain is put back as a whole.
+    A file that cannot be parsed with certainty is restored as a whole.
     """
     if before == after:
         return CheckedConfig(after)
@@ -147,9 +147,9 @@ CONFIG_UNSET_OPTIONS = split_names("--unset --unset-all unset")
 
 
 def find_program_key(step: CommandStep) -> str:
-    """Return the key that a call of `git config` sets and that may start a program; empty for none.
+    """Return the key that `git config` sets and that may start a program; empty if none.
 
-    A form of the command that is not known to set one harmless key counts as one that may.
+    Any form of the command not known to set one harmless key counts as one that may.
     """
     words = _config_call_words(step)
     if step.needs == "nothing" or not words or reads_git_config(words):
@@ -166,7 +166,7 @@ def find_program_key(step: CommandStep) -> str:
 
 
 def changes_git_config(step: CommandStep) -> bool:
-    """Return whether a call of `git config` does more than read settings."""
+    """Return whether a `git config` call does more than read settings."""
     words = _config_call_words(step)
     return not words or not reads_git_config(words)
 
@@ -180,20 +180,20 @@ def _config_call_words(step: CommandStep) -> tuple[ShellWord, ...]:
 
 
 def _lower_git_key(key: str) -> str:
-    """Return a key in lower case, except its subsection, as git compares keys."""
+    """Return a git config key in lower case, except its subsection, as git compares keys."""
     section, _, rest = key.partition(".")
     name, dot, last = rest.rpartition(".")
     return f"{section.lower()}.{name}{dot}{last.lower()}"
 
 
 def is_harmless_hook(name: str, data: bytes) -> bool:
-    """Return whether a hook is a sample or one that `git lfs install` writes."""
+    """Return whether a git hook is a sample or one that `git lfs install` writes."""
     found = GIT_LFS_HOOK.fullmatch(data)
     return name.endswith(".sample") or (found is not None and found[1].decode() == name)
 
 
 def parse_git_config(data: bytes) -> tuple[GitSetting, ...]:
-    """Parse the settings of a file, in order; raise ValueError for anything ambiguous."""
+    """Parse the settings of a git config file in order; raise ValueError if it is ambiguous."""
     text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     if any(char in text for char in "\0\r\f\v"):
         raise ValueError("unexpected control characters")
@@ -201,7 +201,7 @@ def parse_git_config(data: bytes) -> tuple[GitSetting, ...]:
 
 
 def _iterate_settings(text: str) -> Iterator[GitSetting]:
-    """Yield the settings in the text of a git configuration file; raise ValueError if unclear."""
+    """Yield the settings in a git config text; raise ValueError if it is ambiguous."""
     at, prefix = 0, ""
     while at < len(text):
         if found := BLANK_OR_COMMENT.match(text, at):
@@ -222,7 +222,7 @@ def _section_prefix(section: str, name: str | None) -> str:
 
 
 def _read_value(text: str, at: int) -> tuple[str, int]:
-    """Return the value that begins here, and where its line ends."""
+    """Return the git config value that begins here, and the end of its line."""
     parts, spaces, quoted = list[str](), "", False
     while at < len(text) and text[at] != "\n":
         char = text[at]
@@ -246,7 +246,7 @@ def _read_value(text: str, at: int) -> tuple[str, int]:
 
 
 def _read_escape(text: str, at: int) -> tuple[str, int]:
-    """Return the decoded escape and the position after it; an escaped newline is empty."""
+    """Decode an escape in a git config value; return it with the position after it."""
     char = text[at : at + 1]
     if char == "\n":
         return "", at + 1
@@ -256,7 +256,7 @@ def _read_escape(text: str, at: int) -> tuple[str, int]:
 
 
 def _group_by_key(settings: tuple[GitSetting, ...]) -> dict[str, tuple[str | None, ...]]:
-    """Collect all values of each key in a parsed git configuration."""
+    """Group the settings of a parsed git config by key."""
     found: dict[str, tuple[str | None, ...]] = {}
     for one in settings:
         found[one.key] = (*found.get(one.key, ()), one.value)
@@ -264,7 +264,7 @@ def _group_by_key(settings: tuple[GitSetting, ...]) -> dict[str, tuple[str | Non
 
 
 def _is_harmless_setting(key: str, values: tuple[str | None, ...]) -> bool:
-    """Return whether a key may get these values from any git command that was allowed."""
+    """Return whether any allowed git command may set a git config key to these values."""
     if key in GIT_LFS_SETTINGS:
         return set(values) <= {GIT_LFS_SETTINGS[key]}
     section, name = key.split(".", 1)[0], key.rpartition(".")[2]
@@ -281,7 +281,7 @@ def _is_harmless_setting(key: str, values: tuple[str | None, ...]) -> bool:
 def _restore_settings(
     after: bytes, now: tuple[GitSetting, ...], was: list[GitSetting], *, undone: tuple[str, ...]
 ) -> bytes:
-    """Return the file without the settings to undo, and with what they were at its end."""
+    """Return a git config file without the settings to undo, their old values added at the end."""
     text = after.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     for one in reversed([one for one in now if one.key in undone]):
         begun = text.rfind("\n", 0, one.start) + 1
@@ -292,7 +292,7 @@ def _restore_settings(
 
 
 def _render_setting(one: GitSetting) -> str:
-    """Return a setting as lines of a file."""
+    """Render a setting as lines of a git config file."""
     section, _, rest = one.key.partition(".")
     name, _, key = rest.rpartition(".")
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -304,7 +304,7 @@ def _render_setting(one: GitSetting) -> str:
 
 
 def _reads_as(data: bytes, wanted: dict[str, tuple[str | None, ...]]) -> bool:
-    """Return whether git configuration text parses to exactly these keys and values."""
+    """Return whether git config text parses to exactly these keys and values."""
     try:
         return _group_by_key(parse_git_config(data)) == wanted
     except ValueError:

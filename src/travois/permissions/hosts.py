@@ -1,4 +1,4 @@
-"""Rules about hosts: a URL is compared by its whole host, in every possible reading."""
+"""Host patterns of permission rules, compared with every possible reading of a URL's host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN_URL = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
 
 
 def rule_allows_url(what: str, url: str) -> bool:
-    """Return whether the rule means this URL, or exactly the host of a plain one."""
+    """Return whether an allow rule names this URL, or exactly the host of a plain one."""
     if not what.startswith("domain:"):
         return url == what
     found = re.fullmatch(PLAIN_URL, url)
@@ -28,7 +28,7 @@ def rule_allows_url(what: str, url: str) -> bool:
 
 
 def rule_mentions_url(what: str, url: str) -> bool:
-    """Return whether the URL may lead to the rule's host or a subdomain of it."""
+    """Return whether a URL may lead to the host that a deny or ask rule names."""
     if not what.startswith("domain:"):
         return url == what
     wanted = fold_name(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
@@ -37,19 +37,19 @@ def rule_mentions_url(what: str, url: str) -> bool:
 
 
 def _host_fits(host: str, wanted: str) -> bool:
-    """Return whether a host matches a pattern label by label; a star stays within its label."""
+    """Return whether a host matches a rule's pattern label by label; a star stays within one."""
     labels, patterns = host.split("."), wanted.split(".")
     same = len(labels) == len(patterns)
     return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
 
 
 def _last_labels(host: str, wanted: str) -> str:
-    """Return the last labels of a host, as many as are wanted."""
+    """Return the last labels of a host name, to compare it with a permission rule."""
     return ".".join(host.split(".")[-wanted.count(".") - 1 :])
 
 
 def _possible_hosts(url: str) -> set[str]:
-    """Return every host that some client might read in a URL."""
+    """Return every host that any HTTP client might read in a URL."""
     text = fold_name(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
     starts = (text, text.partition(":")[2])
     authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)

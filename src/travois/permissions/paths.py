@@ -1,4 +1,4 @@
-"""Path patterns of rules: matched by whole components, in every spelling."""
+"""Path patterns of permission rules, matched by whole components and in every spelling."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMAT_CHARACTERS = (
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return whether a path is the folder or below it; false for relative paths and `..`."""
+    """Return whether a path is a folder or below it; false for relative paths and `..`."""
     if len(path) > MAX_PATH_CHARS or len(folder) > MAX_PATH_CHARS:
         return _is_inside_uncached(path, folder)
     return _is_inside_cached(path, folder)
@@ -54,12 +54,12 @@ _is_inside_cached = lru_cache(maxsize=8_192)(_is_inside_uncached)
 
 
 def normalize_path(path: str) -> str:
-    """Return an absolute path without empty, dotted or climbing components."""
+    """Return an absolute path without empty components, `.` and `..`, to match it with rules."""
     return "/" + normpath(path).lstrip("/")
 
 
 def fold_name(name: str) -> str:
-    """Return a name without case, width and invisible characters, as a lenient disk compares it."""
+    """Fold case, width and invisible characters of a file name, as a lenient disk compares it."""
     if name.isascii():
         return name.casefold()
     return _fold_unicode(name) if len(name) <= MAX_WHOLE_FOLDED_CHARS else _fold_text(name)
@@ -76,7 +76,7 @@ def _fold_text(text: str) -> str:
 
 
 def _fold_unicode(name: str) -> str:
-    """Fold a file name to lower case, without look-alike letters and invisible characters."""
+    """Fold a file name to lower case, without look-alike letters or invisible characters."""
     return (
         re.sub(FORMAT_CHARACTERS, "", normalize("NFKC", name))
         .translate(LOOKALIKE_LETTERS)
@@ -86,13 +86,13 @@ def _fold_unicode(name: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _fold_char(char: str) -> str:
-    """Return a character of a long text by itself; a ligature of whole words is left as it is."""
+    """Fold one character of a long text; a ligature that stands for whole words stays."""
     found = char.casefold() if char.isascii() else _fold_unicode(char)
     return found if len(found) <= MAX_LIGATURE_CHARS else char
 
 
 def pattern_allows_path(pattern: str, path: str, *, root: str, home: str) -> bool:
-    """Return whether the pattern names exactly this path or a folder above it."""
+    """Return whether an allow rule's pattern names exactly this path or a folder above it."""
     if _has_parent_steps(path) or (pattern.startswith("~") and not home):
         return False
     base, wanted = _anchor_pattern(pattern, root=root, home=home)
@@ -107,7 +107,7 @@ def pattern_allows_path(pattern: str, path: str, *, root: str, home: str) -> boo
 
 
 def pattern_mentions_path(pattern: str, path: str, *, root: str, home: str) -> bool:
-    """Return whether the pattern may mean this path: at any depth, however it is spelt."""
+    """Return whether a deny or ask rule's pattern may mean this path, however it is spelled."""
     if len(path) > MAX_PATH_CHARS:
         return any(
             run in fold_name(path)
@@ -126,7 +126,7 @@ def _fold_path(path: str) -> str:
 
 
 def text_names_path(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
-    """Return whether a word of a text may be a path that the pattern means."""
+    """Return whether a word of a text may be a path that a rule's pattern means."""
     for one in _expand_braces(pattern):
         for number, word in enumerate(_words_containing(_literal_outside_folder(one, cwd), text)):
             if number == MAX_CANDIDATES:
@@ -141,20 +141,20 @@ def text_names_path(pattern: str, text: str, *, root: str, cwd: str, home: str) 
 
 
 def longest_path_literal(pattern: str) -> str:
-    """Return a literal part of every path that the pattern matches; empty if unknown."""
+    """Return a literal part of every path that a rule's pattern matches; empty if unknown."""
     return "" if "{" in pattern or ".." in pattern else _literal_outside_folder(pattern, "")
 
 
 @lru_cache(maxsize=2048)
 def _literal_outside_folder(pattern: str, cwd: str) -> str:
-    """Return a literal part of every path that the pattern matches, not found in the folder."""
+    """Return a literal of every path that a pattern matches, absent from the folder."""
     runs = re.split(r"[*?/\\{}~]|\[.*", fold_name(pattern))
     kept = (run for run in runs if run not in (".", "..") and run not in fold_name(cwd))
     return max(kept, key=len, default="")
 
 
 def _words_containing(run: str, text: str) -> Iterator[str]:
-    """Yield the words of a text that hold a run of characters, each once."""
+    """Yield each distinct word of a text that contains a path rule's literal."""
     words = _fold_words(text)
     if not run:
         yield from dict.fromkeys(words.split(" "))
@@ -176,7 +176,7 @@ def _fold_words(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _expand_braces(pattern: str) -> tuple[str, ...]:
-    """Return a pattern, and what its braces would stand for in a shell."""
+    """Return a path pattern and its expansions by shell braces."""
     done, waiting = [pattern], [pattern]
     while waiting and len(done) < MAX_BRACE_CHOICES:
         one = waiting.pop()
@@ -197,7 +197,7 @@ def _compile_generous_pattern(pattern: str, root: str, home: str) -> re.Pattern[
 
 
 def pattern_reaches_folder(pattern: str, folder: str, *, root: str, home: str) -> bool:
-    """Return whether something that the pattern means may lie below this folder."""
+    """Return whether a path pattern may match something below this folder."""
     base, wanted = _anchor_pattern(fold_name(pattern), root=fold_name(root), home=fold_name(home))
     if not pattern.startswith(("/", "./", "~")):
         return is_inside(folder, root) or is_inside(root, folder)
@@ -208,7 +208,7 @@ def pattern_reaches_folder(pattern: str, folder: str, *, root: str, home: str) -
 
 
 def fixed_folder_of(pattern: str) -> str:
-    """Return the folder of a shell pattern that is known before it is looked up."""
+    """Return the folder part of a path pattern before its first wildcard."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return pattern if fixed == pattern else dirname(fixed)
 
@@ -218,7 +218,7 @@ def _has_parent_steps(path: str) -> bool:
 
 
 def _anchor_pattern(pattern: str, *, root: str, home: str) -> tuple[str, str]:
-    """Return the folder that a pattern starts from, and the rest of the pattern."""
+    """Return the folder that a path rule's pattern starts from, and the rest of the pattern."""
     base, pattern = root, pattern.replace("\\(", "(").replace("\\)", ")")
     if pattern.startswith("//"):
         base, pattern = "", pattern[2:]
@@ -232,7 +232,7 @@ def _anchor_pattern(pattern: str, *, root: str, home: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=512)
 def _compile_path_pattern(base: str, wanted: str, *, below: str = BELOW_PATTERN) -> re.Pattern[str]:
-    """Return a pattern for paths; what names a folder covers everything in it."""
+    """Compile a path rule's pattern; one that names a folder covers everything in it."""
     name = f"/{_glob_to_regex(wanted)}" if wanted else ""
     try:
         return re.compile(f"{re.escape(base)}{name}{below}", re.DOTALL)
@@ -241,7 +241,7 @@ def _compile_path_pattern(base: str, wanted: str, *, below: str = BELOW_PATTERN)
 
 
 def _glob_to_regex(glob: str) -> str:
-    """Return a regular expression for a glob.
+    """Return a regular expression for a path rule's glob.
 
     What stands between two stars is matched as early as possible and for good: an earlier match
     leaves the most room for the rest, so nothing is tried twice and the time stays linear.
@@ -257,12 +257,12 @@ def _glob_to_regex(glob: str) -> str:
 
 
 def _components_to_regex(glob: str) -> str:
-    """Return the components of a glob without double stars."""
+    """Translate the components of a path glob without double stars into a regex."""
     return "/".join(_component_to_regex(part) for part in glob.split("/"))
 
 
 def _component_to_regex(glob: str) -> str:
-    """Translate one component of a path glob into a regular expression without backtracking."""
+    """Translate one component of a path glob into a regex without backtracking."""
     tokens = [token for token in GLOB_TOKENS.split(glob) if token]
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     made, begun = "", 0
@@ -275,7 +275,7 @@ def _component_to_regex(glob: str) -> str:
 
 
 def _glob_token_to_regex(token: str) -> str:
-    """Translate a star, question mark, character class or literal text of a glob into a regex."""
+    """Translate a star, question mark, character class or literal of a path glob into a regex."""
     if token in ("*", "?"):
         return "[^/]*?" if token == "*" else "[^/]"
     if len(token) > 2 and token[0] == "[" and token[-1] == "]":

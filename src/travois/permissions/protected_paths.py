@@ -89,7 +89,7 @@ REPOSITORY_MARKERS = frozenset(
 
 
 def protected_names(path: str) -> frozenset[str]:
-    """Return the protected names in a path, whatever their case and disguise."""
+    """Return the protected names in a path, whatever their case or disguise."""
     names = _fold_components(path)
     found = {
         name for name in names if name in PROTECTED_NAMES or PROTECTED_NAME_PATTERN.fullmatch(name)
@@ -98,9 +98,9 @@ def protected_names(path: str) -> frozenset[str]:
 
 
 def is_checked_name(name: str, above: str) -> bool:
-    """Return whether a name in a folder is protected, and checked after unasked commands.
+    """Return whether a name is a protected path, to check after commands that nobody approved.
 
-    `above` is the name of the folder. This is asked for every file of a workspace.
+    `above` is the name of the folder. This is called for every file of a workspace.
     """
     plain = name.lower()
     if not name.isascii() or ":" in name or name[-1:] in (".", " "):
@@ -111,7 +111,7 @@ def is_checked_name(name: str, above: str) -> bool:
 
 
 def personal_names(path: str) -> frozenset[str]:
-    """Return the names in a path that make writing it need the user's approval in every mode."""
+    """Return the protected names in a path that need approval in every permission mode."""
     names = _fold_components(path)
     found = {name for name in names if name in PERSONAL_NAMES or re.fullmatch(r"git~\d+", name)}
     if ".git" in found and _is_harmless_git_path(names):
@@ -131,22 +131,22 @@ def _fold_components(path: str) -> list[str]:
 
 
 def _protected_subfolders(names: list[str]) -> Iterator[str]:
-    """Yield the protected folders that have their meaning from the folder above, or that folder."""
+    """Yield the protected folders that count only below, or together with, a certain parent."""
     for above, name in pairwise((*names, "")):
         if above in PROTECTED_SUBFOLDERS and (name in PROTECTED_SUBFOLDERS[above] or not name):
             yield f"{above}/{name}".rstrip("/")
 
 
 def makes_repository(path: str) -> bool:
-    """Return whether a path from the top of a workspace would turn it into a repository."""
+    """Return whether creating a path would turn the workspace into a git repository."""
     return _fold_component(path.strip("/").partition("/")[0]) in REPOSITORY_MARKERS
 
 
 def has_unseen_characters(path: str) -> bool:
-    """Return whether the path has characters that a person could not see."""
+    """Return whether a path has invisible characters, which could disguise a protected one."""
     return bool(re.search(INVISIBLE_PATTERN, path) or "\n" in path or "\t" in path)
 
 
 def _fold_component(part: str) -> str:
-    """Fold a file name as the most lenient file system would compare it."""
+    """Fold a file name as the most lenient file system compares it, to spot protected paths."""
     return fold_name(part.partition(":")[0]).rstrip(". ")

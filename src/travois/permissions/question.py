@@ -1,4 +1,4 @@
-"""The effects shown in a permission question, and the narrowest rules it can offer."""
+"""Permission questions: the effects they show, and the narrowest rules they offer."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def narrowest_rules(
     *,
     folders: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """Return the narrowest rules that would have allowed this call; none if there are none.
+    """Return the narrowest rules that a permission question can offer; empty if none would do.
 
     `folders` are those outside the workspace that may be offered for commands to read.
 
-    A script may say something else tomorrow: without walls around it, it is asked about each time.
-    What a program reads as its input may be anything, so no rule is offered for one that runs it.
+    A script may contain something else tomorrow: without a sandbox, each run of it is asked about.
+    A program's input may be anything, so no rule is offered for one that runs it.
     """
     if any(runs_its_input(step.argv) for plan in use.plans for step in plan.steps):
         return ()
@@ -61,7 +61,7 @@ def narrowest_rules(
 
 
 def describe_effects(use: ToolUse, cage: SandboxProfile | None) -> tuple[str, ...]:
-    """Return the effects of a call and its sandbox limits, one text each."""
+    """Return the lines of a permission question: a call's effects and its sandbox limits."""
     changed = {access.target for access in use.touched if access.kind == "write"}
     touched = (
         f"{ACCESS_VERBS[access.kind]} {_describe_target(access, use)}{_describe_purpose(access)}"
@@ -127,7 +127,7 @@ def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str
 
 
 def _wanted_rules(use: ToolUse) -> Iterator[str]:
-    """Yield the narrowest permission rules that would allow this tool call from now on."""
+    """Yield the narrowest permission rules that would allow such a tool call from now on."""
     exact = bool(find_dangers(use))
     for plan in use.plans:
         yield from _rules_for_plan(plan, exact=exact)
@@ -138,7 +138,7 @@ def _wanted_rules(use: ToolUse) -> Iterator[str]:
 def _rules_for_plan(plan: CommandPlan, *, exact: bool) -> Iterator[str]:
     """Yield the narrowest Bash rules that would allow each step of a command line.
 
-    `exact` says to offer no rule for the like of it, as for a line with something dangerous.
+    `exact` offers no rule for similar commands, as for a line with something dangerous.
     """
     if plan.unclear:
         yield from _exact_rule(plan.text.strip())
@@ -156,20 +156,20 @@ def _rules_for_plan(plan: CommandPlan, *, exact: bool) -> Iterator[str]:
 
 
 def _runs_script(plan: CommandPlan) -> bool:
-    """Return whether a line runs a script by its path, or hands one to an interpreter."""
+    """Return whether a command runs a script, so that a question must not offer a rule for it."""
     heads = [[word.text for word in step.argv[:2]] for step in plan.steps]
     named = any("/" in head[0].removeprefix("/") for head in heads if head[:1])
     return named or any(len(head) > 1 and head[0] in SCRIPT_INTERPRETERS for head in heads)
 
 
 def _exact_rule(text: str) -> Iterator[str]:
-    """Yield the text itself, where it can be written as a rule that means only this."""
+    """Yield the rule to offer for exactly this text, if it can be written as one."""
     if text and "*" not in text and text.isprintable():
         yield f"Bash({text})"
 
 
 def _program_with_subcommand(step: CommandStep) -> str:
-    """Return program and subcommand for a rule with a star; empty if that is too wide."""
+    """Return program and subcommand for an offered `Bash(git log:*)` rule; empty if too wide."""
     words = [word.text for word in step.argv[:3] if word.kind == "plain"]
     grouped = bool(
         GROUPING_PROGRAMS.intersection(words[:1]) or GROUPING_WORDS.intersection(words[1:2])

@@ -1,4 +1,4 @@
-"""Path resolution for permissions: links, patterns, git repositories and private /tmp."""
+"""Path resolution for permissions: links, globs, git repositories and the private /tmp."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIN_FOLDER_DEPTH = 2
 
 
 def shared_git_folder(checkout: str) -> str:
-    """Return the git folder of a checkout; empty unless that folder also names the checkout."""
+    """Return a checkout's shared git folder; empty unless that folder names the checkout, too."""
     git = os.path.join(checkout, ".git")
     if os.path.islink(git):
         return ""  # anybody can make one that leads to the git folder of somebody else
@@ -49,7 +49,7 @@ def shared_git_folder(checkout: str) -> str:
 
 
 def find_sibling_checkout(path: str, root: str, *, home: str) -> str:
-    """Return the other checkout of the repository around `root` that holds a path; empty if none.
+    """Return another checkout of the repository that contains a path; empty if there is none.
 
     Never one that holds the home: it would show all of that.
     """
@@ -62,9 +62,9 @@ def find_sibling_checkout(path: str, root: str, *, home: str) -> str:
 
 
 def folder_to_offer(path: str, *, home: str) -> str:
-    """Return what may be offered to be read with a path: its checkout, or else its folder.
+    """Return the folder that a permission question offers for reading: a checkout or the parent.
 
-    Empty for what would be too much: a folder at the top of the disk, or one that holds the home.
+    Empty if that is too much: a folder at the top of the disk, or one that contains the home.
     """
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     top = _find_checkout_around(folder)
@@ -73,7 +73,7 @@ def folder_to_offer(path: str, *, home: str) -> str:
 
 
 def _find_checkout_around(path: str) -> str:
-    """Return the folder at or above a path that has a `.git`; empty if none has."""
+    """Return the git checkout that contains a path; empty if none does."""
     while path not in ("/", ""):
         if os.path.lexists(os.path.join(path, ".git")):
             return path
@@ -82,7 +82,7 @@ def _find_checkout_around(path: str) -> str:
 
 
 def _worktree_git_folder(own: str, checkout: str) -> str:
-    """Return the shared git folder of a worktree if it knows this checkout; else empty."""
+    """Return the shared git folder of a worktree if it lists this checkout; else empty."""
     told = _read_path_file(os.path.join(own, "commondir"))
     common = os.path.realpath(os.path.join(own, told))
     registered = bool(told) and os.path.dirname(own) == os.path.join(common, "worktrees")
@@ -90,7 +90,7 @@ def _worktree_git_folder(own: str, checkout: str) -> str:
 
 
 def _submodule_git_folder(own: str, checkout: str) -> str:
-    """Return the git folder of a submodule if that folder's settings name the checkout."""
+    """Return the git folder of a submodule if its settings name the checkout; else empty."""
     if os.path.lexists(os.path.join(own, "commondir")):
         return ""
     files = (os.path.join(own, name) for name in ("config", "config.worktree"))
@@ -112,7 +112,7 @@ def _checkout_named_by(own: str) -> str:
 
 
 def _follow_git_file(file: str) -> str:
-    """Return the git folder that a `.git` file names, with links followed; empty if none."""
+    """Return the git folder that a `.git` file names, with links resolved; empty if none."""
     kind, _, told = _read_path_file(file).partition(":")
     if kind != "gitdir" or not told.strip() or os.path.islink(file):
         return ""
@@ -124,7 +124,7 @@ def _read_path_file(path: str) -> str:
 
 
 def _read_start(path: str, most: int) -> bytes:
-    """Read the start of a git file without blocking on a pipe; empty if it is unreadable."""
+    """Read the start of a `.git` file without blocking on a pipe; empty if it is unreadable."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             return file.read(most)
@@ -133,7 +133,7 @@ def _read_start(path: str, most: int) -> bytes:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting: a pipe in its place would have no end."""
+    """Open a path without blocking: a pipe in its place would never end."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -159,19 +159,19 @@ class LocatedPath(msgspec.Struct, frozen=True):
 
 
 def home_folder() -> str:
-    """Return the home folder."""
+    """Return the home folder, for permission rules that start with `~`."""
     return os.path.realpath(os.path.expanduser("~"))
 
 
 def resolve_accesses(
     accesses: tuple[Access, ...], here: CallLocation | None = None
 ) -> tuple[Access, ...]:
-    """Return the accesses with links followed, so that decisions see the real paths."""
+    """Return a tool call's accesses with links resolved, so that permissions judge real paths."""
     return tuple(found for access in accesses for found in _follow_access(access, here, by="tool"))
 
 
 def plan_command_lines(accesses: tuple[Access, ...], here: CallLocation) -> tuple[CommandPlan, ...]:
-    """Return a plan for each command line among the accesses, with links followed."""
+    """Return a plan for each command line of a tool call, with links in its paths resolved."""
     lines = [access.target for access in accesses if access.kind == "exec"]
     if not lines:
         return ()
@@ -187,7 +187,7 @@ def plan_command_lines(accesses: tuple[Access, ...], here: CallLocation) -> tupl
 
 
 def find_repository_around(folder: str) -> str:
-    """Return the folder whose settings git would obey here."""
+    """Return the git repository whose settings git would obey in this folder; empty if none."""
     path = real_path(folder)
     while path != "/":
         if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):
@@ -197,7 +197,7 @@ def find_repository_around(folder: str) -> str:
 
 
 def _repository_runs_programs(repository: str) -> bool:
-    """Return whether git would start programs named by this repository, even for reading."""
+    """Return whether a repository's settings make even read-only git calls run programs."""
     git = _find_git_folder(repository)
     config = "".join(
         _read_config_text(f"{git}/{name}") for name in ("config", "config.worktree")
@@ -211,7 +211,7 @@ def _repository_runs_programs(repository: str) -> bool:
 
 
 def _find_git_folder(repository: str) -> str:
-    """Return the folder with the git settings; for a worktree, that of its repository."""
+    """Return the folder with a checkout's git settings; for a worktree, its repository's."""
     git = f"{repository}/.git"
     if not os.path.isfile(git):
         return git if os.path.isdir(git) else repository
@@ -229,7 +229,7 @@ def _read_config_text(path: str) -> str:
 
 
 def parse_plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the plain arguments of a call, without lists and objects, for rules that name them."""
+    """Return a tool call's arguments without lists and objects, for `Tool(name:value)` rules."""
     try:
         found = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw], strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -241,7 +241,7 @@ def parse_plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
 def _follow_access(
     access: Access, here: CallLocation | None, *, by: PathUser
 ) -> tuple[Access, ...]:
-    """Return an access with links followed, glob patterns expanded and hard links counted."""
+    """Return an access with links resolved, globs expanded and hard links counted."""
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
@@ -258,7 +258,7 @@ def _follow_access(
 
 
 def _is_in_repository_folder(path: str) -> bool:
-    """Return whether git treats the file's folder as a repository, or would after the write."""
+    """Return whether git takes a file's folder for a repository, or would after the write."""
     folder, name = os.path.split(path)
     while folder not in ("/", "") and os.path.basename(folder) != ".git":
         if _becomes_repository(folder, name):
@@ -268,7 +268,7 @@ def _is_in_repository_folder(path: str) -> bool:
 
 
 def _becomes_repository(folder: str, written: str) -> bool:
-    """Return whether git takes a folder for a repository once it has something of this name."""
+    """Return whether an entry of this name makes git take the folder for a repository."""
 
     def has_name(name: str) -> bool:
         return name == written or os.path.lexists(f"{folder}/{name}")
@@ -279,7 +279,7 @@ def _becomes_repository(folder: str, written: str) -> bool:
 
 
 def locate_path(path: str, here: CallLocation | None, *, by: PathUser) -> LocatedPath:
-    """Follow links, and tell the session's private /tmp from the machine's.
+    """Resolve links, and tell the session's private /tmp from the machine's.
 
     A file tool opens the machine's own file where the session has none of that name; a command in
     the sandbox cannot.
@@ -301,7 +301,7 @@ def locate_path(path: str, here: CallLocation | None, *, by: PathUser) -> Locate
 
 
 def _private_tmp_path(path: str, here: CallLocation) -> str:
-    """Return the path's counterpart in the session's private /tmp; empty for other paths."""
+    """Return a path's counterpart in the session's private /tmp; empty for other paths."""
     if any(is_inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
         return ""
     roots = dict.fromkeys((*TMP_FOLDERS, *map(os.path.realpath, TMP_FOLDERS)))
@@ -310,7 +310,7 @@ def _private_tmp_path(path: str, here: CallLocation) -> str:
 
 
 def _exists_in_private_tmp(place: str, path: str, here: CallLocation) -> bool:
-    """Return whether the session has a file there, besides the mount points of the sandbox."""
+    """Return whether a path exists in the session's private /tmp, mount points aside."""
     mounted = any(is_inside(folder, path) for folder in (here.root, *here.apart))
     return os.path.lexists(place) and (not mounted or place == here.temp)
 
@@ -318,7 +318,7 @@ def _exists_in_private_tmp(place: str, path: str, here: CallLocation) -> bool:
 def _expand_access_glob(
     access: Access, here: CallLocation | None, *, by: PathUser
 ) -> Iterator[Access]:
-    """Yield every file that a pattern stands for, besides the folder that it looks in."""
+    """Yield the files that an access's glob matches, and the folder that it searches."""
     fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
     found = locate_path(fixed or "/", here, by=by)
     rest = access.target[len(fixed) :]
@@ -330,7 +330,7 @@ def _expand_access_glob(
 
 
 def _count_hard_links(path: str) -> int:
-    """Return the number of hard links of a file; 1 for a folder or a missing path."""
+    """Return a file's number of hard links; 1 for a folder or a missing path."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -339,7 +339,7 @@ def _count_hard_links(path: str) -> int:
 
 
 def real_path(path: str) -> str:
-    """Return a path with its links followed; raises `ToolError` if it is invalid or changing."""
+    """Resolve a path's links; raises `ToolError` if it is invalid or keeps changing."""
     try:
         return "/" + os.path.realpath(path).lstrip("/")
     except (OSError, ValueError) as error:
@@ -350,7 +350,7 @@ def real_path(path: str) -> str:
 
 
 class JudgedFiles:
-    """Files by the paths that a call spells; what it did not speak of is opened without links."""
+    """Files opened by the paths that permissions judged; other paths must not be links."""
 
     def __init__(
         self, files: Files, accesses: Sequence[Access], hidden: Callable[[str], bool]
@@ -395,7 +395,7 @@ class JudgedFiles:
 
 
 def _targets_by_spelling(accesses: Sequence[Access]) -> dict[str, str]:
-    """Return where each path led, and the folder that holds it."""
+    """Return each path's resolved target, and the folder that contains it."""
     found = {access.spelt: access.target for access in accesses if access.spelt}
     for spelt, target in list(found.items()):
         if os.path.basename(spelt) == os.path.basename(target):
@@ -404,7 +404,7 @@ def _targets_by_spelling(accesses: Sequence[Access]) -> dict[str, str]:
 
 
 def hidden_path_filter(guard: Permissions, tool: str, *, root: str) -> Callable[[str], bool]:
-    """Return a filter for files that a search must not show: reading them is denied or asks."""
+    """Return a filter for files that a search must not show, as reading them is denied or asks."""
     rules = [rule for rule in guard.rules if rule.effect != "allow" and rule.what]
     use = ToolUse(tool, (), root, home_folder() if rules else "")
 

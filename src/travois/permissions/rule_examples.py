@@ -1,4 +1,4 @@
-"""Examples of what a rule matches, checked when the rules are loaded.
+"""Examples in permission rules of what they match, checked when the rules are loaded.
 
 `Bash(npm test:*) matches npm test -- --watch`, `Read(.env) does not match .envrc`.
 """
@@ -24,7 +24,7 @@ EXAMPLE_HOME = "/home/user"
 
 
 def check_example(example: str, rules: tuple[PermissionRule, ...]) -> str:
-    """Describe the problem with an example; empty if the rule behaves as it says."""
+    """Describe how a permission rule contradicts its example; empty if it does not."""
     found = EXAMPLE_FORM.fullmatch(example.strip())
     if found is None:
         return f"{example!r} is not of the form `RULE matches TEXT` or `RULE does not match TEXT`"
@@ -42,7 +42,7 @@ def check_example(example: str, rules: tuple[PermissionRule, ...]) -> str:
 
 
 def rule_decides(rule: PermissionRule, text: str) -> bool:
-    """Return whether a rule alone decides about this command, path, site or name."""
+    """Return whether a permission rule alone matches an example's command, path, URL or name."""
     use = ToolUse(
         _example_tool(rule), (_example_access(rule, text),), EXAMPLE_WORKSPACE, EXAMPLE_HOME
     )

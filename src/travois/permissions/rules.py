@@ -56,7 +56,7 @@ class PermissionRule(msgspec.Struct, frozen=True):
 def parse_permission_rule(
     text: str, effect: RuleEffect, *, origin: str = "", base: str = ""
 ) -> PermissionRule:
-    """Read one rule; raises ValueError with what is wrong."""
+    """Parse one permission rule; raises ValueError with what is wrong."""
     tool, opening, rest = text.strip().partition("(")
     if not tool or not all(c.isalnum() or c in "_-*" for c in tool):
         raise ValueError(f"{text!r} does not begin with a tool name")
@@ -71,7 +71,7 @@ def parse_permission_rule(
 
 
 def split_rules(text: str) -> list[str]:
-    """Split several rules at commas or spaces outside parentheses."""
+    """Split a text into permission rules, at commas or spaces outside parentheses."""
     rules, depth, current = [""], 0, 0
     for char in text:
         depth = max(0, depth + (char == "(") - (char == ")"))
@@ -85,7 +85,7 @@ def split_rules(text: str) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def explain_inert_rule(rule: PermissionRule) -> str:
-    """Explain why a rule can never match; empty if it can."""
+    """Explain why a permission rule can never match; empty if it can."""
     if rule.effect == "allow" and "*" in rule.tool and not _names_one_server(rule.tool):
         return "an allow rule must name a tool, or the tools of one MCP server: mcp__server__*"
     if rule.tool == "WebSearch" and rule.what:
@@ -94,7 +94,7 @@ def explain_inert_rule(rule: PermissionRule) -> str:
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """A call as the rules see it; paths are resolved, `root` is the workspace."""
+    """A tool call as permission rules see it; paths are resolved, `root` is the workspace."""
 
     tool: str
     accesses: tuple[Access, ...]
@@ -116,7 +116,7 @@ class ToolUse(msgspec.Struct, frozen=True):
 
 
 def rule_matches(rule: PermissionRule, use: ToolUse) -> bool:
-    """Return whether the rule matches this use: deny and ask generously, allow exactly."""
+    """Return whether a permission rule matches a call: deny and ask generously, allow exactly."""
     if rule.effect == "allow":
         return rule_covers_tool(rule, use) and _allow_rule_matches(rule, use)
     if rule_names_tool(rule.tool, use.tool):
@@ -153,7 +153,7 @@ def _is_step_excepted(other: PermissionRule, step: CommandStep) -> bool:
 
 
 def rule_names_tool(rule: str, tool: str) -> bool:
-    """Return whether a rule's tool is this one."""
+    """Return whether a permission rule names this tool."""
     if rule == tool or (rule == "Edit" and tool in EDIT_TOOLS) or TOOL_TWINS.get(rule) == tool:
         return True
     if rule == "Write" and tool == "ApplyPatch":
@@ -164,13 +164,13 @@ def rule_names_tool(rule: str, tool: str) -> bool:
 
 
 def is_tool_denied(rules: Iterable[PermissionRule], tool: str) -> bool:
-    """Return whether rules deny every use of a tool, so that it need not be offered."""
+    """Return whether permission rules deny every use of a tool, so that it need not be offered."""
     bare = (rule for rule in rules if rule.effect == "deny" and not rule.what and not rule.unless)
     return any(rule_names_tool(rule.tool, tool) for rule in bare)
 
 
 def rule_covers_tool(rule: PermissionRule, use: ToolUse) -> bool:
-    """Return whether an allow rule is about this tool; to edit includes to read."""
+    """Return whether an allow rule is for this tool; permission to edit includes reading."""
     if explain_inert_rule(rule):
         return False
     if rule_names_tool(rule.tool, use.tool):
@@ -188,7 +188,7 @@ def rule_permits_path(rule: PermissionRule, access: Access, use: ToolUse) -> boo
 
 
 class CandidateRules(msgspec.Struct, frozen=True):
-    """The rules that may concern a use, found once for all that it touches and runs."""
+    """The permission rules that may concern a tool call, looked up once for all its parts."""
 
     rules: tuple[PermissionRule, ...]
     use: ToolUse
@@ -205,12 +205,12 @@ LAST_CANDIDATES: list[CandidateRules] = []
 
 
 def permitting_rules(rules: tuple[PermissionRule, ...], use: ToolUse) -> tuple[PermissionRule, ...]:
-    """Return the rules that may permit a path of this use."""
+    """Return the permission rules that may allow a path of this tool call."""
     return _find_candidates(rules, use).permitting
 
 
 def covering_rules(rules: tuple[PermissionRule, ...], use: ToolUse) -> tuple[PermissionRule, ...]:
-    """Return the rules that may cover a step of this use."""
+    """Return the permission rules that may allow a step of this tool call."""
     return _find_candidates(rules, use).covering
 
 
@@ -240,12 +240,12 @@ def _find_candidates(rules: tuple[PermissionRule, ...], use: ToolUse) -> Candida
 
 
 def anchor_folder(rule: PermissionRule, use: ToolUse) -> str:
-    """Return the folder that the rule's path starts from."""
+    """Return the folder that a permission rule's relative path starts from."""
     return rule.base if rule.base and rule.what.startswith("/") else use.root
 
 
 def rule_covers_step(rule: PermissionRule, step: CommandStep) -> bool:
-    """Return whether an allow rule covers this step, by its text or a safe pattern."""
+    """Return whether an allow rule covers a command step, by exact text or a safe wildcard."""
     if rule.effect != "allow" or rule.tool != "Bash":
         return False
     if "*" not in rule.what:
@@ -264,7 +264,7 @@ def rule_covers_step(rule: PermissionRule, step: CommandStep) -> bool:
 
 
 def _names_all_words(what: str, wanted: tuple[str, ...]) -> bool:
-    """Return whether a rule names all these words literally, apart from a star at its end."""
+    """Return whether a rule spells out all these words, apart from a star at its end."""
     words = what.removesuffix(":*").removesuffix("*").split()
     options = (word.partition("=")[0] for word in words if word.startswith("-"))
     return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
@@ -272,19 +272,19 @@ def _names_all_words(what: str, wanted: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=2048)
 def rule_wordings(what: str) -> tuple[str, ...]:
-    """Return the text of a rule, and the form without the backslashes that Claude Code stores."""
+    """Return a permission rule's text, and its form without Claude Code's stored backslashes."""
     plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
     return (what,) if plain == what else (what, plain)
 
 
 def _names_program(what: str, text: str, step: CommandStep) -> bool:
-    """Return whether a rule names the program of a step, not only a wrapper that runs it."""
+    """Return whether a rule names the program itself, not only a wrapper that runs it."""
     first = text.partition(" ")[0]
     return first == step.argv[0].text or step.argv[0].text in what.replace(":*", " ").split()
 
 
 def pattern_fits_text(what: str, text: str) -> bool:
-    """Return whether the pattern of a rule, with stars, matches a command text."""
+    """Return whether a permission rule's pattern, with stars, matches a command text."""
     pattern = f"{what[:-2]} *" if what.endswith(":*") else what
     if pattern.strip("* ") == "":
         return False
@@ -364,7 +364,7 @@ def _rule_mentions_use(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def _plan_may_run(what: str, plan: CommandPlan) -> bool:
-    """Return whether a plan runs what the rule names, or may do so."""
+    """Return whether a command line may run what a deny or ask rule names."""
     chained = any(char in what for char in "|;&\n")
     if rough.command_mentions(what, plan.text) and (
         chained or plan.unclear or _plan_runs_input(plan)
@@ -376,13 +376,13 @@ def _plan_may_run(what: str, plan: CommandPlan) -> bool:
 
 
 def _plan_runs_input(plan: CommandPlan) -> bool:
-    """Return whether a program of a command line runs its standard input as code."""
+    """Return whether a command line runs its standard input as code, so deny rules must apply."""
     return any(families.runs_its_input(step.argv) for step in plan.steps)
 
 
 @lru_cache(maxsize=2048)
 def _longest_rule_literal(what: str) -> str:
-    """Return the longest part of a rule without a star, contained in everything it matches."""
+    """Return a rule's longest part without a star, contained in all that it matches."""
     runs = (rough.flatten_command(run) for run in what.removesuffix(":*").split("*"))
     return max(runs, key=len)
 
@@ -398,7 +398,7 @@ def _step_may_run(what: str, step: CommandStep) -> bool:
 
 @lru_cache(maxsize=2048)
 def _step_readings(step: CommandStep) -> frozenset[str]:
-    """Return the possible readings of a step, without case and the program's folder."""
+    """Return the texts of a step to compare with deny and ask rules, in lower case."""
     words = " ".join(word.text for word in step.argv)
     texts = {text.casefold() for text in (words, *step.texts)}
     located = {text for text in texts if "/" in text.partition(" ")[0]}
@@ -420,7 +420,7 @@ def _matches_generously(pattern: str, text: str) -> bool:
 
 
 def _matches_argument(rule: PermissionRule, use: ToolUse) -> bool:
-    """Return whether `Tool(name:value)` matches a plain argument of the call."""
+    """Return whether a `Tool(name:value)` rule matches a plain argument of the call."""
     name, colon, value = rule.what.partition(":")
     if not colon or name in PRIMARY_ARGUMENTS:
         return False
@@ -430,7 +430,7 @@ def _matches_argument(rule: PermissionRule, use: ToolUse) -> bool:
 
 
 def _path_in_unknown_text(rule: PermissionRule, use: ToolUse) -> bool:
-    """Return whether a word of a command line that is not understood may be a path of the rule."""
+    """Return whether a word of an unparsed command line may be a path that a rule means."""
     unknown = (p for p in use.plans if p.unclear or not all(step.known for step in p.steps))
     root = anchor_folder(rule, use)
     return any(
@@ -467,7 +467,7 @@ KNOWN_TOOLS = split_names(
 
 
 def explain_unenforceable_rule(rule: PermissionRule) -> str:
-    """Explain why a rule cannot be enforced; empty if it can."""
+    """Explain why a permission rule cannot be enforced; empty if it can."""
     if found := re.search(INVISIBLE_PATTERN, rule.what):
         return f"it has an invisible character (U+{ord(found[0]):04X})"
     if rule.tool in (*EDIT_TOOLS, *READ_TOOLS) and re.match(r"~[^/]", rule.what):
@@ -478,7 +478,7 @@ def explain_unenforceable_rule(rule: PermissionRule) -> str:
 
 
 def explain_misleading_rule(rule: PermissionRule) -> str:
-    """Explain why a rule does less than it seems to; empty if it does not."""
+    """Explain why a permission rule does less than it appears to; empty if it does not."""
     if why := explain_inert_rule(rule):
         return f"is ignored: {why}"
     if rule.effect == "allow":
@@ -492,7 +492,7 @@ def explain_misleading_rule(rule: PermissionRule) -> str:
 
 
 def _has_closed_quotes(text: str) -> bool:
-    """Return whether each quote that a command opens is closed."""
+    """Return whether a command in a permission rule closes each quote that it opens."""
     quote, escaped = "", False
     for char in text:
         if escaped:

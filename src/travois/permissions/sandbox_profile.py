@@ -15,7 +15,7 @@ PRIVATE_TMP_NOTICE = "/tmp is private to this session"  # noqa: S108 - a sentenc
 
 
 class UnapprovedChanges(msgspec.Struct, frozen=True):
-    """Changes to protected files that rules allow a command that nobody approved."""
+    """Changes to protected files that rules allow an unapproved command to make."""
 
     patterns: tuple[tuple[str, str, str], ...] = ()
     """Patterns of paths, each with the folder that it counts from and the home."""

@@ -1,13 +1,13 @@
-"""Secrets: variable names and texts that look like secrets, redaction and masking.
+"""Secrets: detecting variable names and texts that look like them, redaction and masking.
 
-The values of our own secrets are taken out of what is recorded, to the letter. Texts that merely
-look like keys stay in results: a model that is to rotate a key or to mend a test must see it, and
-whoever could read the file could read the key. What is kept for longer asks `find` first.
+The exact values of our own secrets are taken out of what is recorded. Texts that merely look like
+keys stay in results: a model that is to rotate a key or fix a test must see it, and whoever could
+read the file could read the key. What is kept for longer goes through `find_leak` first.
 
-Settings are masked before they are shown or written to a file that people send around: by the name
-that a value stands under, by its shape, and where it is the same as a known secret. Variables and
-headers are masked whatever they are called: that is where people put secrets, and nobody needs
-their values to see which file decided.
+Settings are masked before they are shown or written to a file that people share: by the name that a
+value stands under, by its shape, and where it equals a known secret. Variables and headers are
+masked whatever their name: that is where people put secrets, and nobody needs their values to see
+which file decided.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FoundSecret(msgspec.Struct, frozen=True):
 
 
 def find_secrets(text: str) -> tuple[FoundSecret, ...]:
-    """Return where a text has what looks like a well-known kind of secret."""
+    """Return the places where a text has what looks like a well-known kind of secret."""
     found = (
         (SECRET_SHAPES[(one.lastindex or 1) - 1][0], one)
         for one in _secret_pattern().finditer(text)
@@ -100,7 +100,7 @@ def _secret_pattern() -> re.Pattern[str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable or header of this name would hold a secret."""
+    """Return whether a variable or header of this name probably holds a secret."""
     words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
     if not words or words[-1] in HARMLESS_NAME_ENDS or "PUBLIC" in words:
         return False
@@ -111,26 +111,26 @@ def is_secret_name(name: str) -> bool:
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """Values that are kept out of files, each with the name that stands in for it."""
+    """Secret values that are kept out of files, each with the name that replaces it."""
 
     values: tuple[tuple[str, str], ...] = ()
 
     def redact(self, text: str) -> str:
-        """Return the text with a name in the place of each value."""
+        """Return the text with each secret value replaced by its name."""
         for name, value in self.values:
             if value in text:
                 text = text.replace(value, f"[redacted: {name}]")
         return text
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """Return the same for what is not known to be text."""
+        """Return bytes that may not be text with each secret value replaced by its name."""
         for name, value in self.values:
             if (found := value.encode(errors="surrogateescape")) in data:
                 data = data.replace(found, f"[redacted: {name}]".encode())
         return data
 
     def redact_fact(self, fact: AnyFact) -> AnyFact:
-        """Return the fact as it may be logged; the text of people and the model stays."""
+        """Return a fact as it may be logged; what people and the model wrote stays."""
         if not self.values:
             return fact
         match fact:
@@ -160,9 +160,9 @@ class Secrets(msgspec.Struct, frozen=True):
 def collect_secrets(
     named_values: Iterable[tuple[str, str]], *, listed: Iterable[tuple[str, str]] = ()
 ) -> Secrets:
-    """Return the secrets among variables or headers; longer values first, as one may hold another.
+    """Return the secrets among variables or headers; longer first, as one may contain another.
 
-    Those that are `listed` count whatever they are called, addresses too: a webhook is one.
+    Those that are `listed` count whatever their name, URLs too: a webhook is one.
     """
     found = {
         value.removeprefix("Bearer "): name for name, value in named_values if is_secret_name(name)
@@ -173,7 +173,7 @@ def collect_secrets(
 
 
 def _is_secret_value(value: str) -> bool:
-    """Return whether a value is a secret, not a path, a word, or an address without a password."""
+    """Return whether a value is a secret, not a path, a word or a URL without a password."""
     if value.startswith(("/", "~")) or ("://" in value and not _secret_pattern().search(value)):
         return False
     return len(value) >= (
@@ -237,7 +237,7 @@ MIN_RANDOM_ENTROPY = 3.6
 
 
 def find_leak(text: str) -> str:
-    """Return the kind of secret that a text seems to hold; empty if none."""
+    """Return the kind of secret that a text seems to contain; empty if none."""
     if found := find_secrets(text):
         return found[0].kind
     if any(
@@ -265,14 +265,14 @@ def find_leak(text: str) -> str:
 
 
 def _is_card_number(digits: str) -> bool:
-    """Return whether digits have the check sum of a card's number."""
+    """Return whether digits have a payment card's check digit, so that they count as a secret."""
     values = [int(c) for c in reversed(digits) if c.isdigit()]
     doubled = (v if i % 2 == 0 else v * 2 - 9 * (v > 4) for i, v in enumerate(values))
     return len(values) >= 13 and sum(doubled) % 10 == 0
 
 
 def _is_random_value(run: str) -> bool:
-    """Return whether a run of characters looks like a random key, by its kinds and entropy."""
+    """Return whether a string looks like a random key, by its character classes and entropy."""
     if HARMLESS_RUN.fullmatch(run) or not any(c.isdigit() for c in run):
         return False
     kinds = sum(any(test(c) for c in run) for test in (str.isdigit, str.islower, str.isupper))
@@ -283,7 +283,7 @@ def _is_random_value(run: str) -> bool:
 
 
 def register_secrets(values: Iterable[tuple[str, str]]) -> None:
-    """Register secret values with their names, to mask them in everything shown from now on."""
+    """Register secret values with their names, to mask them in everything shown from then on."""
     for name, value in values:
         bare = value.removeprefix("Bearer ")
         if len(bare) >= 8 and not bare.startswith(("/", "~")):
@@ -292,20 +292,20 @@ def register_secrets(values: Iterable[tuple[str, str]]) -> None:
 
 
 def find_likely_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that hold secrets, by name or by value."""
+    """Yield the environment variables that hold secrets, by name or by value, for masking."""
     for name, value in pairs:
         if is_secret_name(name) or find_secrets(value) or RANDOM_VALUE_PATTERN.fullmatch(value):
             yield name, value
 
 
 def registered_secrets() -> Secrets:
-    """Return the values that were registered; longer ones first, as one may hold another."""
+    """Return the secret values registered for masking; longer first, as one may contain another."""
     pairs = ((name, value) for value, name in _known_secrets.items())
     return Secrets(tuple(sorted(pairs, key=lambda pair: -len(pair[1]))))
 
 
 def mask_text(text: str) -> str:
-    """Mask what looks like a secret in a command line, an address or a message."""
+    """Mask what looks like a secret in a command line, URL or message."""
     text = registered_secrets().redact(text)
     text = AUTH_HEADER_PATTERN.sub(rf"\1 {MASK_TEXT}", text)
     text = SECRET_FLAG_PATTERN.sub(rf"\1\2{MASK_TEXT}", text)
@@ -316,7 +316,7 @@ def mask_text(text: str) -> str:
 
 
 def mask_value(key: str, value: object) -> object:
-    """Mask a setting as it is shown; `key` is its dotted name, and decides about what is below."""
+    """Mask secrets in a settings value for display; `key` is its dotted name."""
     parts = key.split(".")
     whole = any(part in FULLY_MASKED_SETTINGS for part in parts[:-1]) or (
         parts[-1] in FULLY_MASKED_SETTINGS
@@ -336,7 +336,7 @@ def mask_value(key: str, value: object) -> object:
 
 
 def _mask_assignment(found: re.Match[str]) -> str:
-    """Mask the value of a matched `NAME=value` or `name: value` if the name is that of a secret."""
+    """Mask the value of a matched `NAME=value` or `name: value` if the name suggests a secret."""
     name, between, value = found.groups()
     # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
     tells = any(char.isalnum() for char in value) and not VARIABLE_NAME_PATTERN.fullmatch(value)

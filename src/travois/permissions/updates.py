@@ -20,19 +20,19 @@ SAVED_DESTINATIONS = ("userSettings", "projectSettings", "localSettings")
 
 
 class RuleSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A rule in two parts."""
+    """A permission rule in two parts, tool and pattern."""
 
     tool_name: str
     rule_content: str | None = None
 
     @property
     def text(self) -> str:
-        """As settings write it."""
+        """The rule as settings files write it."""
         return f"{self.tool_name}({self.rule_content})" if self.rule_content else self.tool_name
 
 
 class PermissionUpdate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One change of what a session may do."""
+    """One change to a session's permissions."""
 
     type: Literal[
         "addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"
@@ -51,7 +51,7 @@ ALLOW_SANDBOXED_UPDATE = PermissionUpdate("setMode", mode=SANDBOX_MODE, destinat
 
 
 def suggest_updates(rules: Iterable[PermissionRule]) -> tuple[PermissionUpdate, ...]:
-    """Return the update that would answer this question for good."""
+    """Return the permission updates that would answer this question for good."""
     specs = tuple(RuleSpec(rule.tool, rule.what or None) for rule in rules)
     if not specs:
         return ()
@@ -59,7 +59,7 @@ def suggest_updates(rules: Iterable[PermissionRule]) -> tuple[PermissionUpdate, 
 
 
 def apply_permission_update(guard: Permissions, update: PermissionUpdate) -> Permissions:
-    """Return the permissions after the update; raise ValueError if it is invalid."""
+    """Return the permissions after an update; raise ValueError if it is invalid."""
     match update.type:
         case "addRules" | "replaceRules" | "removeRules":
             return replace(guard, rules=_update_rules(guard, update))
@@ -82,7 +82,7 @@ def apply_permission_update(guard: Permissions, update: PermissionUpdate) -> Per
 
 
 def _update_rules(guard: Permissions, update: PermissionUpdate) -> tuple[PermissionRule, ...]:
-    """Return the rules after the update, which takes away only what such updates have brought."""
+    """Return the permission rules after an update, which removes only rules added by updates."""
     made = tuple(
         parse_permission_rule(spec.text, update.behavior, origin=HOOK_ORIGIN)
         for spec in update.rules

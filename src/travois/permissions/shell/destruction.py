@@ -1,4 +1,4 @@
-"""Work that a command line may destroy, read generously so that it can be saved first."""
+"""Files that a command line may destroy, read generously so that a snapshot saves them first."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ MAX_NAMED_PATHS = 2_000
 
 
 class PossibleLoss(msgspec.Struct, frozen=True):
-    """Paths that may be destroyed besides ordinary files of the workspace."""
+    """Paths outside the ordinary workspace files that a command may destroy."""
 
     paths: tuple[str, ...] = ()
 
 
 def find_possible_loss(plan: CommandPlan, *, cwd: str) -> PossibleLoss | None:
-    """Return the paths to save before this runs; None if it destroys nothing."""
+    """Return the paths that a command may destroy, to snapshot first; None if it destroys none."""
     if not plan.unclear and all(_is_harmless_step(step) for step in plan.steps):
         return None
     touched = (access for step in plan.steps for access in step.accesses)
@@ -75,13 +75,13 @@ def _is_harmless_step(step: CommandStep) -> bool:
 
 
 def _written_paths(access: Access) -> Iterator[str]:
-    """Yield the path and what it leads to; a pattern stands for all that is in its folder."""
+    """Yield a path that a command destroys and its link target; a glob counts as its folder."""
     for path in (access.target, access.spelt or access.target):
         yield fixed_folder_of(path) if access.scope == "many" else path
 
 
 def _base_folders(plan: CommandPlan, cwd: str) -> Iterator[str]:
-    """Yield the folders that the line may stand in."""
+    """Yield the folders that a possibly destructive command may run in."""
     here = cwd
     yield here
     for words in rough.split_segments(plan.text):
@@ -94,7 +94,7 @@ def _base_folders(plan: CommandPlan, cwd: str) -> Iterator[str]:
 
 
 def _destroyed_paths(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
-    """Yield the paths that a program may destroy, wherever in the words it stands.
+    """Yield the paths that a command may destroy, whichever of its words is the program.
 
     What follows the first program of a kind includes what follows the others.
     """
@@ -124,7 +124,7 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _path_before_pattern(target: str) -> str:
-    """Return the part of a path before any pattern."""
+    """Return the part of a possibly destroyed path before any wildcard."""
     return dirname(fixed_folder_of(target)) + "/" if any(c in target for c in "*?[") else target
 
 

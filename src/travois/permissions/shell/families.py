@@ -1,4 +1,4 @@
-"""Programs by purpose: builders, test runners, interpreters and network clients."""
+"""Program families of shell commands: builders, test runners, interpreters, network clients."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def is_builder(step: CommandStep) -> bool:
 
 
 def changes_repository(step: CommandStep) -> bool:
-    """Return whether a call of git is known to do more than look."""
+    """Return whether a git command is known to do more than read."""
     if step.name != "git" or step.needs == "nothing":
         return False
     return git_subcommand(step) in GIT_CHANGING_COMMANDS
@@ -152,7 +152,7 @@ TASK_RUNNERS = split_names("npm pnpm yarn bun cargo make just task composer rake
 
 
 def runs_its_input(argv: tuple[ShellWord, ...]) -> bool:
-    """Return whether a program runs the text that it is given as input."""
+    """Return whether a program runs its standard input as code, as an interpreter does."""
     if not argv or argv[0].value is None:
         return False
     name = _base_program_name(argv[0].text)
@@ -179,12 +179,12 @@ def runs_its_input(argv: tuple[ShellWord, ...]) -> bool:
 
 
 def is_shell_program(argv: tuple[ShellWord, ...]) -> bool:
-    """Return whether a program is a shell."""
+    """Return whether a program is a shell such as bash."""
     return bool(argv) and _base_program_name(argv[0].text) in SHELL_PROGRAMS
 
 
 def runs_arbitrary_code(argv: tuple[ShellWord, ...]) -> bool:
-    """Return whether the words after the first two choose the program or code that runs."""
+    """Return whether a program, such as an interpreter, runs code chosen by its later words."""
     words = [word.text for word in argv[:2]]
     if not words:
         return True
@@ -199,7 +199,7 @@ def runs_arbitrary_code(argv: tuple[ShellWord, ...]) -> bool:
 
 
 def is_download(step: CommandStep) -> bool:
-    """Return whether a step fetches what a server sends."""
+    """Return whether a command downloads something, as curl or wget does."""
     return step.name in DOWNLOAD_PROGRAMS
 
 
@@ -213,7 +213,7 @@ def _is_flag_or_input(word: str, flag: str) -> bool:
 
 
 def _plain_operands(words: list[str]) -> Iterator[str]:
-    """Yield the words of a call that are neither options nor values of known options."""
+    """Yield the words of a network command that are neither options nor known option values."""
     rest = iter(words)
     for word in rest:
         if word in OPTIONS_WITH_VALUE:
@@ -289,9 +289,9 @@ SAFE_FETCH_OPTIONS = {
 
 
 def fetches_from(step: CommandStep, hosts: tuple[str, ...]) -> bool:
-    """Return whether a call only fetches from hosts that the settings let every command reach.
+    """Return whether a command only fetches from hosts that the settings let every command reach.
 
-    It decides only whether to ask: the sandbox reaches no other hosts, whatever is overlooked.
+    It only decides whether to ask: the sandbox reaches no other hosts, whatever is overlooked.
     """
     known, words = SAFE_FETCH_OPTIONS.get(step.name), step.argv[1:]
     if known is None or any(word.kind != "plain" or protected_names(word.text) for word in words):
@@ -304,7 +304,7 @@ def fetches_from(step: CommandStep, hosts: tuple[str, ...]) -> bool:
 
 
 def needs_network(step: CommandStep) -> bool:
-    """Return whether a call is there to reach another machine."""
+    """Return whether a command's purpose is to reach another machine."""
     words = _non_option_words(step)
     if step.name in HTTP_CLIENTS:
         return not _fetches_only_local(step)
@@ -324,7 +324,7 @@ def _is_network_subcommand(told: str, words: list[str]) -> bool:
 
 
 def _non_option_words(step: CommandStep) -> list[str]:
-    """Return the words of a call that are neither options nor the values of its first options."""
+    """Return a command's words that are neither options nor values of its first options."""
     found: list[str] = []
     words = iter(word.text for word in step.argv[1:])
     for word in words:
@@ -336,13 +336,13 @@ def _non_option_words(step: CommandStep) -> list[str]:
 
 
 def _shows_version_or_help(step: CommandStep) -> bool:
-    """Return whether a program is only asked for its version or its help."""
+    """Return whether a command only asks a program for its version or help."""
     words = [word.text for word in step.argv[1:]]
     return bool(words) and words[-1] in ("--version", "-V", "version", "--help", "help")
 
 
 def _fetches_only_local(step: CommandStep) -> bool:
-    """Return whether a fetch connects only to this machine, as to servers of the session."""
+    """Return whether a download connects only to this machine, such as a dev server."""
     words = [word.text for word in step.argv[1:]]
     hosts = [word for word in words if URL_SCHEME.match(word) or LOCAL_HOSTS.fullmatch(word)]
     known = all(word.kind != "open" or LOCAL_HOSTS.fullmatch(word.text) for word in step.argv[1:])
@@ -366,7 +366,7 @@ NETWORK_PROGRAMS = URL_PROGRAMS | split_names(
 
 
 def adds_destination(what: str, step: CommandStep) -> bool:
-    """Return whether a step reaches a place besides those that a rule with a star names."""
+    """Return whether a network command reaches a host besides those that a wildcard rule names."""
     if not step.argv or step.name not in NETWORK_PROGRAMS:
         return False
     glued = "*" in what.removesuffix(":*") and not what.endswith((" *", ":*"))
@@ -383,7 +383,7 @@ def _is_named_destination(place: str, named: list[str], *, glued: bool) -> bool:
 
 
 def _names_destination(word: str, program: str) -> bool:
-    """Return whether a word of a permission rule names a host or URL."""
+    """Return whether a word of a network command's permission rule names a host or URL."""
     if word.startswith("-"):
         return bool(URL_SCHEME.match(word.partition("=")[2]))
     return program in URL_PROGRAMS or bool(
@@ -410,7 +410,7 @@ def _iterate_destinations(step: CommandStep) -> Iterator[str]:
 
 
 def _step_operands(step: CommandStep) -> tuple[ShellWord, ...]:
-    """Return the operands of a program; if its options are unknown, all words but options."""
+    """Return the operands of a command; if its options are unknown, all words but options."""
     wanted = parse_spec_table(RULE_COVERED_PROGRAMS).get(step.name)
     try:
         if wanted is not None:

@@ -1,4 +1,4 @@
-"""Plans for command lines: exact enough to allow them, generous enough to deny them."""
+"""Command plans: exact enough to allow a command line, generous enough to deny it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEREDOC_REASON = "the end of a here-document is unclear"
 
 @lru_cache(maxsize=64)
 def plan_command(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> CommandPlan:
-    """Return everything that this command line runs when it is started in this folder.
+    """Return the plan of everything that a shell command line runs from this folder.
 
     A foreign folder is part of another repository, whose settings git would obey.
     """

@@ -52,12 +52,12 @@ class ParsedOptions(msgspec.Struct, frozen=True):
 
 
 class UnsafeArguments(Exception):
-    """A word that the program may not be given without a question."""
+    """An argument that a program may not get without asking."""
 
 
 @cache
 def parse_spec_table(text: str) -> dict[str, OptionSpec]:
-    """Parse a table of specifications: `name, name: specification` on indented lines."""
+    """Parse a table of program options: `name, name: specification` on indented lines."""
     lines = text.strip().replace("\n    ", " ").splitlines()
     found: dict[str, OptionSpec] = {}
     for line in lines:
@@ -123,7 +123,7 @@ def parse_options(wanted: OptionSpec, words: tuple[ShellWord, ...]) -> ParsedOpt
 def strip_leading_options(
     wanted: OptionSpec, words: tuple[ShellWord, ...]
 ) -> tuple[ShellWord, ...]:
-    """Return the words after the leading options, for programs that run the rest."""
+    """Return the words after a wrapper's own options, which are the command it runs."""
     rest = iter(words)
     for word in rest:
         if word.value == "--":
@@ -140,7 +140,7 @@ def strip_leading_options(
 
 
 def _is_option(word: ShellWord, wanted: OptionSpec) -> bool:
-    """Return whether the word is an option; raises if it might be one that is not known."""
+    """Return whether a word is a permitted option; raises if it might be an unknown one."""
     if word.kind == "plain":
         return len(word.text) > 1 and word.text[0] == "-"
     if word.kind == "glob" and word.text[0] != "-":
@@ -209,7 +209,7 @@ def _take_option_value(name: str, rest: Iterator[ShellWord]) -> ShellWord:
 
 
 def _read_sections(name: str) -> dict[str, str]:
-    """Read a table file beside this module: the text of each section, without its comments."""
+    """Read the sections of programs.txt or git_subcommands.txt, without comments."""
     text = re.sub(r"(?m)^#.*\n", "", Path(__file__).with_name(name).read_text(encoding="utf-8"))
     parts = re.split(r"(?m)^\[(.+)\]\n", text)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

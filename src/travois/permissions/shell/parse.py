@@ -1,4 +1,4 @@
-"""Parsing of command lines with tree-sitter, and checks that the tree covers all text."""
+"""Parsing shell command lines with tree-sitter, and checking that the tree covers all text."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ OPEN_WORD = ShellWord("", "open", single=False)
 
 
 class UnclearCommand(Exception):
-    """The text may mean more than the parser can tell."""
+    """A command text that may mean more than the parser can tell."""
 
 
 class WordPart(msgspec.Struct, frozen=True):
-    """A run of a word: its text, whether it was quoted, and whether there is more to it."""
+    """A part of a shell word: its text, whether it was quoted, and whether more is unknown."""
 
     text: str
     quoted: bool = False
@@ -70,7 +70,7 @@ class WordPart(msgspec.Struct, frozen=True):
 
 
 class WordReader(msgspec.Struct, frozen=True):
-    """The context for reading a word from its node."""
+    """The context for reading a shell word from its syntax node."""
 
     source: bytes
     variables: Mapping[str, ShellWord]
@@ -81,7 +81,7 @@ class WordReader(msgspec.Struct, frozen=True):
 
 
 def read_words(node: Node, at: WordReader) -> tuple[ShellWord, ...]:
-    """Return the words that this node stands for; usually one."""
+    """Return the shell words that a syntax node expands to; usually one."""
     text = node_text(node, at.source)
     if node.type in ("word", "number") and PLAIN_TEXT.fullmatch(text):
         return (ShellWord(text),)
@@ -89,12 +89,12 @@ def read_words(node: Node, at: WordReader) -> tuple[ShellWord, ...]:
 
 
 def node_text(node: Node, source: bytes) -> str:
-    """Return the text of a node."""
+    """Return the source text of a shell syntax node."""
     return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
 def iterate_word_parts(node: Node, at: WordReader) -> Iterator[WordPart]:
-    """Yield the runs of a word, one after the other."""
+    """Yield the parts of a shell word in order."""
     match node.type:
         case "word" | "number" | "extglob_pattern":
             yield from _parts_of_unquoted(node_text(node, at.source))
@@ -159,7 +159,7 @@ def _parts_of_string(node: Node, at: WordReader) -> Iterator[WordPart]:
 
 
 def _part_of_gap(gap: bytes) -> Iterator[WordPart]:
-    """Yield the whitespace that the parser left out of a double-quoted string."""
+    """Yield the whitespace that the shell parser dropped from a double-quoted string."""
     if gap.strip():
         raise UnclearCommand("a string could not be parsed")
     if gap:
@@ -206,7 +206,7 @@ def _parts_of_expansion(node: Node, at: WordReader, *, quoted: bool) -> Iterator
 
 
 def _follow_substitutions(node: Node, at: WordReader) -> None:
-    """Look for what runs inside something that is not understood itself."""
+    """Find the commands that run inside a shell expansion that is not understood."""
     waiting = node.children[::-1]
     while waiting:
         child = waiting.pop()
@@ -242,7 +242,7 @@ def _parts_of_variable(node: Node, at: WordReader, *, quoted: bool) -> Iterator[
 
 
 def expand_parts(found: list[WordPart], home: str) -> tuple[ShellWord, ...]:
-    """Expand word parts: braces, the home folder, and patterns where they are not quoted."""
+    """Expand the parts of a shell word: braces, `~` and unquoted globs."""
     if not found:
         return ()
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
@@ -256,13 +256,13 @@ def expand_parts(found: list[WordPart], home: str) -> tuple[ShellWord, ...]:
 
 
 def _has_quoted_start(found: list[WordPart]) -> bool:
-    """Return whether a quoted part stands before the first unknown part."""
+    """Return whether a shell word has a quoted part before its first unknown one."""
     known = list(takewhile(lambda part: not part.open, found))
     return any(part.quoted for part in known)
 
 
 def _may_have_braces(bare: str) -> bool:
-    """Return whether braces in a word may stand for several."""
+    """Return whether braces in a shell word may expand to several words."""
     inner = bare[max(bare.find("{"), 0) : bare.rfind("}") + 1]
     return inner.startswith("{") and ("," in inner or ".." in inner)
 
@@ -363,12 +363,12 @@ def _load_parser() -> tree_sitter.Parser:
 
 
 def parse_syntax_tree(source: bytes) -> Node:
-    """Return the root of the tree; what is no valid text is in it too, marked as such."""
+    """Parse a shell command; invalid text is in the syntax tree as well, marked as an error."""
     return _load_parser().parse(source.translate(ASCII_TABLE)).root_node
 
 
 def children_without_gaps(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
-    """Return the children of a node, which leave nothing between them unread."""
+    """Return the children of a syntax node; raise if text between them is left out."""
     children = node.children
     end = node.start_byte
     for child in children:
@@ -383,14 +383,14 @@ def children_without_gaps(node: Node, source: bytes, *, lines: bool = False) -> 
 
 
 def separate_children(node: Node, source: bytes) -> list[Node]:
-    """Return the children of a node that is made of words, none of which touches the next."""
+    """Return the words of a syntax node; raise if two of them touch."""
     children = children_without_gaps(node, source)
     check_separate(children)
     return children
 
 
 def check_separate(nodes: list[Node]) -> None:
-    """Raise if two of these that should be words of their own touch."""
+    """Raise if two syntax nodes that should be separate shell words touch."""
     for one, other in pairwise(nodes):
         if (
             one.end_byte == other.start_byte
@@ -413,7 +413,7 @@ EVALUATING_TESTS = split_names("-eq -ne -lt -le -gt -ge -v -R")
 
 
 def iterate_test_words(node: Node, at: WordReader) -> Iterator[ShellWord]:
-    """Yield the words and operators of a test."""
+    """Yield the words and operators of a shell test such as `[[ a = b ]]`."""
     for child in children_without_gaps(node, at.source, lines=node.type != "test_command"):
         if child.type in WORD_NODE_TYPES:
             yield from read_words(child, at)
@@ -424,7 +424,7 @@ def iterate_test_words(node: Node, at: WordReader) -> Iterator[ShellWord]:
 
 
 def check_test_words(found: tuple[ShellWord, ...]) -> None:
-    """Raise if a test between double brackets would evaluate text."""
+    """Raise if a shell test in double brackets would evaluate text as code."""
     if any(word.text in EVALUATING_TESTS for word in found):
         raise UnclearCommand("a test evaluates text as arithmetic")
 
@@ -442,7 +442,7 @@ HEREDOC_EXPANSION = re.compile(r"[$`\\]")
 
 
 class ShortenedCommand(msgspec.Struct, frozen=True):
-    """A text without the bodies of here-documents, and the operators that they belong to."""
+    """A command without the bodies of its here-documents, and their operators."""
 
     text: str
     operators: frozenset[int]
@@ -450,7 +450,7 @@ class ShortenedCommand(msgspec.Struct, frozen=True):
 
 
 def shorten_heredocs(command: str) -> ShortenedCommand:
-    """Leave out what seems to be the plain text of here-documents."""
+    """Leave out the bodies of here-documents that seem to be plain text."""
     parts: list[str] = []
     operators: list[int] = []
     done = length = 0
@@ -472,7 +472,7 @@ def shorten_heredocs(command: str) -> ShortenedCommand:
 
 
 def _find_heredoc_operator(command: str, at: int) -> re.Match[str] | None:
-    """Return the next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
+    """Return the next here-document operator `<<`; None if none is found soon."""
     for _ in range(MAX_OPERATOR_SEARCHES):
         at = command.find("<<", at)
         if at < 0:
@@ -485,7 +485,7 @@ def _find_heredoc_operator(command: str, at: int) -> re.Match[str] | None:
 
 
 def _find_heredoc_end(command: str, delimiter: str, at: int) -> int:
-    """Return where the line with only the delimiter begins, from this line on; -1 if none."""
+    """Return the position of a here-document's closing delimiter line; -1 if none."""
     end = f"{delimiter}\n"
     if command.startswith(end, at) or command[at:] == delimiter:
         return at
@@ -523,7 +523,7 @@ def nodes_after_heredoc(node: Node, source: bytes) -> list[Node]:
 
 
 def _check_heredoc_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
-    """Raise if the lines of a here-document do not follow each other without a gap."""
+    """Raise if the parser left a gap between the lines of a here-document."""
     for one, next_ in pairwise(head):
         if source[one.end_byte : next_.start_byte].strip(b" \t"):
             raise UnclearCommand("a here-document could not be parsed")

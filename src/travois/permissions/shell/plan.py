@@ -29,7 +29,7 @@ MAX_HEREDOCS = 60
 
 
 class CommandTooComplex(Exception):
-    """Analyzing the text would take more work than is allowed; the command then asks."""
+    """Analyzing the command would take too much work, so permission is asked."""
 
 
 class WorkBudget:
@@ -65,7 +65,7 @@ class ShellWord(msgspec.Struct, frozen=True):
 
 
 class CommandStep(msgspec.Struct, frozen=True):
-    """One program and its words, what it touches, and what it takes to let it run."""
+    """One program of a command line: its words, its accesses, and what lets it run."""
 
     argv: tuple[ShellWord, ...]
     needs: Literal["nothing", "rule", "exact"] = "exact"
@@ -115,12 +115,12 @@ class CommandPlan(msgspec.Struct, frozen=True):
         return self.is_known and all(access.kind == "read" for access in self.accesses)
 
     def resolve_paths(self, real: FollowLinks) -> CommandPlan:
-        """Return the same plan with every path followed to what it leads to."""
+        """Return the plan with links in every path resolved."""
         return replace(self, steps=tuple(_resolve_step(step, real) for step in self.steps))
 
 
 def git_subcommand(step: CommandStep) -> str:
-    """Return the git subcommand of a call."""
+    """Return the git subcommand of a command step."""
     words = iter(word.text for word in step.argv[1:])
     for word in words:
         if word in ("-C", "-c"):
@@ -167,7 +167,7 @@ SIGNIFICANT_VARIABLES = re.compile(
 
 
 def is_harmless_variable(name: str, value: ShellWord, *, program: str) -> bool:
-    """Return whether a program may be started with this variable set."""
+    """Return whether setting an environment variable for a program is harmless."""
     if name == "IFS" and program == "read":
         return value.kind == "plain"
     if not HARMLESS_VARIABLES.fullmatch(name) or value.value is None:
@@ -180,7 +180,7 @@ def is_harmless_variable(name: str, value: ShellWord, *, program: str) -> bool:
 
 
 def with_variables(step: CommandStep, given: list[tuple[str, ShellWord]]) -> CommandStep:
-    """Return a step with variables set; a rule must name those that change the program."""
+    """Return a command step with variables set; a rule must name those that change the program."""
     risky = [pair for pair in given if not is_harmless_variable(*pair, program=step.name)]
     if not risky:
         return step
@@ -192,5 +192,5 @@ def with_variables(step: CommandStep, given: list[tuple[str, ShellWord]]) -> Com
 
 
 def is_assignable(name: str) -> bool:
-    """Return whether setting this variable of the shell concerns nothing but the line itself."""
+    """Return whether setting a shell variable affects nothing but the command line itself."""
     return name.isidentifier() and name.isascii() and not SIGNIFICANT_VARIABLES.fullmatch(name)

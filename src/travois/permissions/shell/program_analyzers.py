@@ -74,7 +74,7 @@ def analyze_git(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Acce
 
 
 def moves_only_git_history(step: CommandStep) -> bool:
-    """Return whether a git call writes only files whose content comes from commits.
+    """Return whether a git command writes only files whose content comes from commits.
 
     `git rebase --exec` runs a command, and `git apply` writes what a patch says: neither counts.
     """
@@ -93,7 +93,7 @@ def moves_only_git_history(step: CommandStep) -> bool:
 
 @cache
 def _git_read_only_table() -> dict[str, OptionSpec]:
-    """Build the table of git subcommands that only read, with their permitted options."""
+    """Build the table of read-only git subcommands with their permitted options."""
     return parse_spec_table(
         GIT_READ_ONLY.replace("@diff", _join_options(GIT_DIFF_OPTIONS)).replace(
             "@revisions", _join_options(GIT_REVISION_OPTIONS)
@@ -122,7 +122,7 @@ def _check_git_listing(name: str, given: ParsedOptions) -> None:
 
 
 def _has_listing_option(given: ParsedOptions) -> bool:
-    """Return whether `git branch` or `git tag` was given an option that makes it list."""
+    """Return whether `git branch` or `git tag` has an option that makes it only list."""
     return any(
         option in GIT_LISTING_OPTIONS or option.startswith(GIT_FILTER_OPTIONS)
         for option, _ in given.options
@@ -152,7 +152,7 @@ def _check_git_config_read(given: ParsedOptions) -> None:
 
 
 def _check_git_operands(given: ParsedOptions, wanted: OptionSpec) -> None:
-    """Raise for more operands than only looking takes, and for formats that run a program."""
+    """Raise if git operands do more than read, or a format option runs a program."""
     endless = any(kind.endswith("*") for kind in wanted.operands)
     if len(given.operands) > len(wanted.operands) and not endless:
         raise UnsafeArguments(
@@ -167,7 +167,7 @@ def _check_git_operands(given: ParsedOptions, wanted: OptionSpec) -> None:
 def _git_option_files(
     given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
-    """Yield the files that options read."""
+    """Yield the files that a read-only git call's options read."""
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
         if kind == "file" and value is not None:
@@ -175,7 +175,7 @@ def _git_option_files(
 
 
 def _git_operand_paths(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the paths among the operands, also after a revision."""
+    """Yield the paths among a read-only git call's operands, also after a revision."""
     for word in given.operands:
         path = word.text.rpartition(":")[2]
         if path and ("/" in path or "." in path or word.kind == "glob"):
@@ -352,7 +352,7 @@ def _first_operand(given: ParsedOptions) -> ShellWord | None:
 
 
 def _known_script(word: ShellWord | None, what: str) -> str:
-    """Return the text of a script, if all of it is known."""
+    """Return the text of a sed or awk script; raise unless all of it is known."""
     if word is None or word.value is None:
         raise UnsafeArguments(f"the {what} is only known at run time")
     if len(word.text) > MAX_SCRIPT_CHARS:
@@ -361,7 +361,7 @@ def _known_script(word: ShellWord | None, what: str) -> str:
 
 
 def _check_sed_script(script: str) -> None:
-    """Raise if a command of the script writes, reads or runs anything else."""
+    """Raise if a sed script writes, reads or runs anything else."""
     at, depth = 0, 0
     while at < len(script):
         at = _skip_match(SED_ADDRESS, script, at)
@@ -402,7 +402,7 @@ def analyze_awk(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Acce
 
 
 def _strip_awk_literals(program: str) -> str:
-    """Return the program without its strings, patterns and comments."""
+    """Return an awk program without its strings, patterns and comments."""
     code, at = "", 0
     while at < len(program):
         char = program[at]
@@ -435,7 +435,7 @@ def _awk_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]
 
 
 def analyze_jq(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
-    """Return the files that jq reads, if its filter looks at nothing else."""
+    """Return the files that jq reads, if its filter reads nothing else."""
     words = tuple(_strip_jq_arguments(words))
     given = parse_options(JQ_OPTIONS, words)
     if JQ_RISKY.search(_known_script(_first_operand(given), "jq filter")):
@@ -444,7 +444,7 @@ def analyze_jq(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Acces
 
 
 def analyze_yq(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
-    """Return the files that yq reads, if its filter looks at nothing else."""
+    """Return the files that yq reads, if its filter reads nothing else."""
     given = parse_options(YQ_OPTIONS, words)
     text = _known_script(_first_operand(given), "yq filter")
     if YQ_RISKY.search(text) or JQ_RISKY.search(text):

@@ -1,4 +1,4 @@
-"""Analysis of one program call: its accesses, and the rule it needs."""
+"""Analysis of one program in a command line: its accesses, and the permission rule it needs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ShellWords = tuple[ShellWord, ...]
 
 
 def _check_program_name(words: ShellWords) -> ShellWords:
-    """Return the words that a wrapper such as `env` runs; raise if the program is not certain."""
+    """Raise if the program that a wrapper such as `env` runs is not certain."""
     if not words or words[0].value is None:
         raise UnsafeArguments("the program it runs is only known at run time")
     if words[0].text in STATEFUL_BUILTINS:
@@ -87,7 +87,7 @@ def _unwrap_timeout(words: ShellWords) -> ShellWords:
 
 
 def _unwrap_nice(words: ShellWords) -> ShellWords:
-    """Return the command that `nice` runs."""
+    """Return the command that `nice` runs; raise if its options are unknown."""
     if words and re.fullmatch(r"--?\d+", words[0].value or ""):
         return _check_program_name(words[1:])
     return _check_program_name(strip_leading_options(NICE_OPTIONS, words))
@@ -148,7 +148,7 @@ BINARY_TESTS = split_names(
 
 
 def _analyze_cd(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
-    """Return where `cd` leads, once for each folder that it may start from."""
+    """Return the folders that `cd` leads to, one for each that it may start from."""
     given = parse_options(parse_option_spec("; text*"), words)
     if len(given.operands) > 1:
         raise UnsafeArguments("cd has more than one argument")
@@ -242,7 +242,7 @@ PROGRAM_ANALYZERS: dict[str, AnalyzeArguments] = {
 def analyze_program(
     argv: tuple[ShellWord, ...], place: ProgramPlace, *, depth: int = 0
 ) -> CommandStep:
-    """Return the step for a program call: its accesses and the rule it needs."""
+    """Analyze a program in a command line: its accesses and the permission rule it needs."""
     if not argv or argv[0].value is None or not argv[0].text:
         return CommandStep(argv, "exact", "the program is only known at run time")
     if depth > MAX_WRAPPERS:
@@ -343,7 +343,7 @@ def _listed_accesses(
 
 
 def _check_values(given: ParsedOptions, wanted: OptionSpec) -> None:
-    """Raise for a value or operand that makes the program read or reach something else."""
+    """Raise for an argument that makes a listed program read or reach something else."""
     if "response" in wanted.marks and any(_may_begin_with(word, "@") for word in given.operands):
         raise UnsafeArguments("an @file argument may add more arguments")
     if "local" in wanted.marks:
@@ -357,14 +357,14 @@ def _check_values(given: ParsedOptions, wanted: OptionSpec) -> None:
 
 
 def _may_begin_with(word: ShellWord, char: str) -> bool:
-    """Return whether a word may begin with this character when the program sees it."""
+    """Return whether the program may see a word that begins with this character."""
     return word.kind == "open" or word.text[:1] in (char, "*", "?", "[")
 
 
 def _classify_operands(
     kinds: list[str], operands: tuple[ShellWord, ...], wanted: OptionSpec
 ) -> Iterator[tuple[str, ShellWord]]:
-    """Yield each operand with its kind; raise for more than the program may have."""
+    """Yield each operand of a listed program with its kind; raise if there are too many."""
     rest = list(kinds)
     for word in operands:
         if "plus" in wanted.marks and word.text.startswith("+"):
@@ -384,7 +384,7 @@ def _classify_operands(
 
 
 def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the files that `cp` writes."""
+    """Yield the files that a `cp` command writes."""
     if len(given.operands) < 2:
         raise UnsafeArguments("cp has no target")
     *sources, last = given.operands
@@ -393,7 +393,7 @@ def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access
 
 
 def _move_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the files that `mv` creates in its target folder."""
+    """Yield the files that an `mv` command creates in its target folder."""
     if len(given.operands) < 2:
         raise UnsafeArguments("mv has no target")
     *sources, last = given.operands
@@ -403,7 +403,7 @@ def _move_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access
 def _arriving_accesses(
     sources: list[ShellWord], last: ShellWord, place: ProgramPlace
 ) -> Iterator[Access]:
-    """Yield writes to the names that files get in a target folder."""
+    """Yield the writes of `cp` and `mv` to the names that files get in a target folder."""
     for word in sources:
         name = word.text.rstrip("/").rpartition("/")[2]
         if name in ("", ".", "..") or last.kind != "plain":
@@ -415,7 +415,7 @@ def _arriving_accesses(
 def _analyze_ruled_program(
     argv: tuple[ShellWord, ...], place: ProgramPlace, *, why: str
 ) -> CommandStep:
-    """Return the step for a call that a wildcard rule may cover."""
+    """Analyze a program that a wildcard permission rule may allow."""
     words = [word.value or "" for word in argv[:3]]
     prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
     found = next(
@@ -448,7 +448,7 @@ def _analyze_ruled_program(
 def _ordinary_call_accesses(
     words: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
-    """Yield the accesses of a call with ordinary options only."""
+    """Yield the accesses of a program called with ordinary options only."""
     values = [word.value for word in words]
     if "passes" in wanted.marks and "--" in values:
         at = values.index("--")
@@ -473,7 +473,7 @@ def _ordinary_call_accesses(
 
 
 def _check_ordinary_value(name: str, value: ShellWord | None, wanted: OptionSpec) -> None:
-    """Raise for a value that stands for a file or for something on another machine."""
+    """Raise if an option's value is a file or names something on another machine."""
     if value is None:
         return
     if "values" in wanted.marks and FILE_VALUE.match(value.text):
@@ -485,7 +485,7 @@ def _check_ordinary_value(name: str, value: ShellWord | None, wanted: OptionSpec
 def _operand_accesses(
     given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
-    """Yield the operands of an ordinary call that are paths."""
+    """Yield accesses for the operands of an ordinary call that are paths."""
     if "targets" in wanted.marks:
         if any("=" in word.text for word in given.operands):
             raise UnsafeArguments("it sets a makefile variable")
@@ -524,7 +524,7 @@ def _accesses_of_unknown_program(
 
 
 def _likely_accesses(words: tuple[ShellWord, ...], place: ProgramPlace) -> Iterator[Access]:
-    """Yield the likely paths among the words, without raising."""
+    """Yield accesses for a program's words that are likely paths, without raising."""
     for word in words:
         path = ShellWord(word.text.partition("=")[2] or word.text, word.kind)
         known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
@@ -533,13 +533,13 @@ def _likely_accesses(words: tuple[ShellWord, ...], place: ProgramPlace) -> Itera
 
 
 def _hazardous_options(words: tuple[ShellWord, ...]) -> Iterator[str]:
-    """Yield the options among words that may name another program, folder or file."""
+    """Yield a program's options that may name another program, folder or file."""
     names = (word.text.partition("=")[0] for word in words)
     yield from (name for name in names if name.startswith("-") and _is_hazardous_option(name))
 
 
 def _is_hazardous_option(name: str) -> bool:
-    """Return whether an option may name another program, folder or file for a program to use."""
+    """Return whether an option may name another program, folder or file to use."""
     if name.startswith("--"):
         if PROGRAM_OPTION_NAME.search(name):
             return True
@@ -552,12 +552,12 @@ def _is_hazardous_option(name: str) -> bool:
 
 
 def quote_words(argv: tuple[ShellWord, ...]) -> str:
-    """Return the words as one would write them; what is not known is an ellipsis."""
+    """Render shell words for a permission rule; unknown ones become an ellipsis."""
     return " ".join(_quote_word(word) for word in argv)
 
 
 def _quote_word(word: ShellWord) -> str:
-    """Render a shell word for a rule, quoted where needed, with an ellipsis if part is unknown."""
+    """Render a shell word for a rule, quoted if needed, with an ellipsis for an unknown part."""
     if word.kind == "open":
         return f"{word.text}…"
     if word.kind == "glob" or (word.text and not QUOTED_CHARACTERS.search(word.text)):

@@ -1,4 +1,4 @@
-"""A generous reading of command lines: anything that could be a command counts as one."""
+"""Rough reading of shell commands for deny rules: anything that could be a command is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM_FOLDER_PATTERN = "(?:[^ ]*?/)??"
 
 
 class SoughtWords(msgspec.Struct, frozen=True):
-    """The words that a rule looks for in a command."""
+    """The words that a permission rule looks for in a command."""
 
     words: frozenset[str]
     """Words that must be there as they are."""
@@ -26,7 +26,7 @@ class SoughtWords(msgspec.Struct, frozen=True):
 
 
 def command_mentions(what: str, command: str) -> bool:
-    """Return whether the rule's words occur anywhere in the command, quoted or chained."""
+    """Return whether a deny rule's words occur anywhere in a command, quoted or chained."""
     if matches_star_pattern(what, command):
         return True
     wanted = _split_rule_at_stars(what)
@@ -43,10 +43,10 @@ def command_mentions(what: str, command: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def _split_rule_at_stars(what: str) -> SoughtWords:
-    """Take a rule apart at its stars: each run of words is searched for where the last one ended.
+    """Split a permission rule at its stars, to search a command for the words in order.
 
-    A run that was found as early as possible leaves the most room for the next, so nothing is ever
-    tried twice and the time is linear in the text.
+    Finding a run as early as possible leaves the most room for the next, so nothing is ever tried
+    twice and the time is linear in the text.
     """
     text = flatten_command(f"{what[:-2]} *" if what.endswith(":*") else what)
     if not text.replace("*", " ").split():  # also of control characters that count as blanks
@@ -62,12 +62,12 @@ def _split_rule_at_stars(what: str) -> SoughtWords:
 
 @lru_cache(maxsize=64)
 def command_vocabulary(command: str) -> frozenset[str]:
-    """Return the words of a command, with the components of those that are paths."""
+    """Return the words of a command, and the components of those that are paths."""
     return frozenset(flatten_command(command).replace("/", " ").split(" "))
 
 
 def split_segments(command: str) -> list[list[str]]:
-    """Return the words between anything that could end a command, without their quotes."""
+    """Split a command at anything that could end one; return each part's words, unquoted."""
     joined = command.replace("\\\n", " ")
     parts = (part.translate(QUOTE_TABLE).split() for part in COMMAND_BREAKS.split(joined))
     return [part for part in parts if part]
@@ -75,7 +75,7 @@ def split_segments(command: str) -> list[list[str]]:
 
 @lru_cache(maxsize=64)
 def flatten_command(command: str) -> str:
-    """Return the words of a command with nothing but single spaces between them."""
+    """Return the words of a command joined by single spaces, to search it for a rule."""
     text = strip_quotes(command.replace("\\\n", ""), SEPARATOR_TABLE).casefold()
     while "  " in text:
         text = text.replace("  ", " ")
@@ -83,7 +83,7 @@ def flatten_command(command: str) -> str:
 
 
 def strip_quotes(text: str, table: bytes | None = None) -> str:
-    """Return a text without quotes and backslashes; a table may change other ASCII characters.
+    """Return a command without quotes and backslashes; `table` may map other ASCII characters.
 
     Bytes are many times faster than characters where a text is not all ASCII.
     """
@@ -92,9 +92,9 @@ def strip_quotes(text: str, table: bytes | None = None) -> str:
 
 
 def matches_star_pattern(pattern: str, text: str) -> bool:
-    """Return whether the text fits; only the star is special, because the rest is part of commands.
+    """Return whether a command matches a rule's pattern; only `*` is special in it.
 
-    Each run is looked for from where the last one ended, so the time is linear in the text.
+    Each run is searched for from where the last one ended, so the time is linear in the text.
     """
     if "*" not in pattern:
         return pattern == text

@@ -1,4 +1,4 @@
-"""The state of the shell between two commands: its folders and variables."""
+"""The shell's state between two commands of a line: its folders and variables."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 
 
 def redirect_accesses(node: Node, at: WordReader, *, cwds: tuple[str, ...]) -> Iterator[Access]:
-    """Yield the files that this redirection opens."""
+    """Yield the files that a shell redirection opens."""
     children = parse.children_without_gaps(node, at.source)
     if node.type == "herestring_redirect" and len(children) == 2:
         read_words(children[1], at)
@@ -105,7 +105,7 @@ def redirect_accesses(node: Node, at: WordReader, *, cwds: tuple[str, ...]) -> I
 
 
 def operator_accesses(operator: str, word: ShellWord, cwds: tuple[str, ...]) -> Iterator[Access]:
-    """Yield the file behind an operator and its word, wherever the shell may stand."""
+    """Yield the file behind a redirection operator, for each folder the shell may be in."""
     if operator in DUPLICATE_OPERATORS and word.text.rstrip("-").isdigit() and word.kind == "plain":
         return
     if word.kind != "plain" or not word.text:
@@ -126,12 +126,12 @@ def operator_accesses(operator: str, word: ShellWord, cwds: tuple[str, ...]) -> 
 
 
 def join_folder(path: str, cwd: str) -> str:
-    """Join a relative path and the shell's folder; dots stay, since links are followed first."""
+    """Join a relative path to the shell's folder; `..` stays, as links are resolved first."""
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
 
 
 def build_redirect_step(found: list[Access], text: str) -> CommandStep:
-    """Return the step that opens these files, as if it were a program that does nothing else."""
+    """Return the command step for a redirection without a program."""
     return CommandStep(
         (ShellWord(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True
     )
@@ -142,7 +142,7 @@ FollowScript = Callable[[str], None]
 
 
 class StartFolder(msgspec.Struct, frozen=True):
-    """The start of a line: its folder, the home, and whether the repository is foreign."""
+    """The folder a command line starts in, the home, and whether the repository is foreign."""
 
     cwd: str
     home: str = ""
@@ -164,7 +164,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
 
 
 def read_accesses(word: ShellWord, place: ProgramPlace, *, deep: bool = False) -> Iterator[Access]:
-    """Yield the files behind a word that a program reads."""
+    """Yield the files that a word of a command makes its program read."""
     if word.kind == "open":
         raise UnsafeArguments("the file it reads is only known at run time")
     if word.text in ("-", "", *STANDARD_DEVICES) or DESCRIPTOR_PATH.fullmatch(word.text):
@@ -175,7 +175,7 @@ def read_accesses(word: ShellWord, place: ProgramPlace, *, deep: bool = False) -
 
 
 def write_accesses(word: ShellWord, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the files behind a word that a program writes."""
+    """Yield the files that a word of a command makes its program write."""
     if word.kind == "open":
         raise UnsafeArguments("the file it writes is only known at run time")
     if word.text in ("-", *STANDARD_DEVICES):

@@ -1,4 +1,4 @@
-"""Following a command line as the shell would: where it stands, what its variables are."""
+"""Walking a command line as the shell runs it: its current folder and its variables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MAX_LOOP_VALUES = 16
 
 
 class CommandWalker:
-    """Gathers the steps of one text; what is not understood is noted and looked through."""
+    """Collects the steps of a command; what is not understood is noted and searched."""
 
     def __init__(self, text: str, start: StartFolder, work: WorkBudget, *, depth: int = 0) -> None:
         self.source = text.encode("utf-8", "replace")
@@ -66,7 +66,7 @@ class CommandWalker:
         self.assigned: list[str] = []
 
     def run(self) -> None:
-        """Follow the whole text."""
+        """Follow the whole command."""
         root = parse.parse_syntax_tree(self.source)
         # A shell may still run the part that it understands, so the rest is followed all the same:
         # a question should name every program that can be found.
@@ -107,7 +107,7 @@ class CommandWalker:
             self.depth -= 1
 
     def look_through(self, node: Node, state: ShellState) -> None:
-        """Find the commands inside something that is not followed."""
+        """Find the commands inside a construct that is not followed."""
         # A list instead of recursion: the depth of the tree is chosen by whoever wrote the
         # command.
         waiting = node.children[::-1]
@@ -128,7 +128,7 @@ class CommandWalker:
         return self.follow_each(children[1:-1] if inside else children, state)
 
     def follow_each(self, nodes: Iterable[Node], state: ShellState) -> CommandOutcomes:
-        """Follow these statements, whatever parts them; what goes aside changes nothing here."""
+        """Follow these statements in order; what runs in the background changes no state here."""
         before = ends = CommandOutcomes(state, state)
         for node in nodes:
             if node.type in STATEMENT_SEPARATORS or node.type == "comment":
@@ -142,7 +142,7 @@ class CommandWalker:
         return ends
 
     def expect_children(self, node: Node, count: int) -> list[Node]:
-        """Return the children of a node, if they are as many as they should be."""
+        """Return the children of a node; raise unless there are as many as expected."""
         children = parse.children_without_gaps(node, self.source, lines=True)
         if len(children) != count:
             raise UnclearCommand(f"{node.type.replace('_', ' ')} could not be parsed")
@@ -227,7 +227,7 @@ class CommandWalker:
         given: list[tuple[str, ShellWord]],
         accesses: list[Access],
     ) -> CommandStep:
-        """Return the step with what stands around the program's own words."""
+        """Return the step with the assignments and redirections around the program."""
         texts = (*step.texts, node_text(node, self.source))
         edits = step.edits and not any(access.kind == "write" for access in accesses)
         step = replace(step, texts=texts, accesses=(*step.accesses, *accesses), edits=edits)
@@ -411,7 +411,7 @@ class CommandWalker:
     def follow_until_stable(
         self, once: Callable[[ShellState], ShellState], state: ShellState
     ) -> CommandOutcomes:
-        """Go round until nothing changes any more."""
+        """Repeat a loop's body until the state no longer changes."""
         # The steps of a round hold for the state that it began with, so those of the earlier
         # rounds are dropped: only the last round, in which nothing new was learned, describes all
         # of them.
@@ -494,19 +494,19 @@ class CommandWalker:
 
 
 def _statements_in(node: Node) -> list[Node]:
-    """Return the statements in a node."""
+    """Return the statements in a shell syntax node."""
     return [child for child in node.children if child.type in STATEMENT_FOLLOWERS]
 
 
 def _redirections_around(node: Node) -> Iterator[Node]:
-    """Yield the redirections around a statement, from the outside in."""
+    """Yield the redirections around a shell statement, from the outside in."""
     while node.type == "redirected_statement" and len(bodies := _statements_in(node)) == 1:
         yield node
         node = bodies[0]
 
 
 def _without_redirections(node: Node) -> Node:
-    """Return the statement that a node is, but for its redirections."""
+    """Return the shell statement without its redirections."""
     for wrapper in _redirections_around(node):
         node = _statements_in(wrapper)[0]
     return node
