@@ -1,11 +1,12 @@
 """A helper program that passes a listening socket out to the proxy, then becomes the command.
 
-The command finds the proxy through variables, in which this fills in the port: the network may be
-shared with other commands, so no port number is certain to be free.
+The command finds the proxy through environment variables, where this program fills in the port: the
+network may be shared with other commands, so no port number is certain to be free.
 
-A listening socket belongs to the network that it was created in, in whatever process it is: the
-proxy outside accepts connections made inside. So none of our processes stays inside, and the
-command's exit status is its own. Only the fastest parts of the standard library are imported here.
+A listening socket belongs to the network namespace that it was created in, whatever process holds
+it: the proxy outside accepts connections made inside. So none of our processes stays inside, and
+the command's exit status is its own. Only the fastest parts of the standard library are imported
+here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PROXY_VARIABLES = (
 
 
 def main() -> None:
-    """Connect a sandboxed program to the network proxy: `bridge.py FD PROGRAM WORD...`."""
+    """Bridge a sandboxed program to the network proxy: `bridge.py FD PROGRAM WORD...`."""
     fd, *argv = sys.argv[1:]
     outside, listener = _socket.socket(fileno=int(fd)), _socket.socket()
     listener.bind(("127.0.0.1", 0))

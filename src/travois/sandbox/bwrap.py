@@ -1,7 +1,7 @@
 """The full sandbox as mounts and namespaces: building the arguments of `bwrap`.
 
 Mounts go from the top of the tree down, so that deeper ones win. The whole disk is visible
-read-only; some places are covered, and the workspace is mounted over that.
+read-only; some places are hidden, and the workspace is mounted over that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from travois.sandbox.hidden_files import find_own_below_tmp, real_path
 
 
 def restore_link(path: str, target: str, *, temp: str) -> None:
-    """Restore a link that a program has replaced; what took its place moves into `temp`."""
+    """Restore a protected link that a command replaced; the replacement moves into `temp`."""
     with suppress(OSError):
         if os.readlink(path) == target:
             return
@@ -82,9 +82,9 @@ def build_bwrap_args(
     known: Iterable[str] = OPTIONAL_ARGS,
     net: Literal["own", "session"] = "own",
 ) -> list[str]:
-    """Return the arguments for bwrap, without the filter and the program.
+    """Build the bwrap arguments, without the seccomp filter and the program.
 
-    Pinned paths should come from `resolve_pins`; missing ones are not held. `known` are the
+    Pinned paths should come from `resolve_pins`; missing ones are not protected. `known` are the
     optional arguments of this bwrap. A program without the machine's network gets one of its own,
     unless bwrap is started in that of the session.
     """
@@ -97,7 +97,7 @@ def build_bwrap_args(
 
 
 def build_mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
-    """Return the mounts that make the disk look as this profile demands."""
+    """Build the bwrap mounts that make the disk look as this sandbox profile demands."""
     words_known = frozenset(known)
     ways = _plan_mounts(cage, copies=TMP_OVERLAY_ARG in words_known)
     built: dict[str, MountKind] = {}
@@ -119,7 +119,7 @@ def build_mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str
 
 
 def _build_home_link(cage: SandboxProfile, built: dict[str, MountKind]) -> tuple[str, ...]:
-    """Return the link that names a hidden home in the environment, where it is hidden as well."""
+    """Return the link that names a hidden home in the environment, if it is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
     if name == cage.home or real_path(name) != cage.home or not os.path.isabs(name):
@@ -130,16 +130,16 @@ def _build_home_link(cage: SandboxProfile, built: dict[str, MountKind]) -> tuple
 
 
 def _is_done_by_parent(way: MountKind, above: str) -> bool:
-    """Return whether a mount above a path already has the effect wanted for the path."""
+    """Return whether a bwrap mount above a path already gives it the wanted effect."""
     if way in ("hold", "pin", "hide"):
         return above in COVERING_KINDS
     return way == "show" and above in READABLE_KINDS
 
 
 def _needs_mount(path: str, way: MountKind) -> bool:
-    """Return whether a path needs a mount.
+    """Return whether a path needs a bwrap mount.
 
-    An empty folder, or one that we may not use anyway, has nothing to hide.
+    An empty folder, or one that the user cannot use anyway, has nothing to hide.
     """
     if way in ("temp", "home", "scratch"):
         return True
@@ -155,7 +155,7 @@ def _needs_mount(path: str, way: MountKind) -> bool:
 
 
 def _can_use_file(path: str) -> bool:
-    """Return whether we could use a file: hiding any other changes nothing.
+    """Return whether the user could use a file; only then does the sandbox need to hide it.
 
     An owner can change the mode. A socket that cannot be written cannot be connected to.
     """
@@ -168,16 +168,16 @@ def _can_use_file(path: str) -> bool:
 
 
 def _make_folders_between(path: str, over: str) -> Iterator[str]:
-    """Yield the folders between a covered place and a path shown in it, closed like the former."""
+    """Yield the mounts for folders between a hidden place and a path shown inside it."""
     for folder in reversed([one for one in _iterate_parents(path) if one.startswith(f"{over}/")]):
         yield from ("--perms", "0555", "--dir", folder)
 
 
 def resolve_pins(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
-    """Return the profile with its pins as existing real paths.
+    """Return the sandbox profile with its pinned paths as existing real paths.
 
     Missing ones are left out: nothing can be mounted on them without a trace, so they are checked
-    when the command is over. A link cannot be held by a mount: it is restored then.
+    when the command is over. A mount cannot protect a link: it is restored then.
     """
     roots = [] if cage.profile == "look" else _real_paths((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
@@ -193,13 +193,13 @@ def resolve_pins(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
 
 
 def _find_first_link(path: str, root: str) -> str:
-    """Return the first part of a path that is a link; empty if none is."""
+    """Return the first component of a pinned path that is a link; empty if none is."""
     parts = [path, *(one for one in _iterate_parents(path) if one.startswith(root + "/"))]
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
 def _plan_mounts(cage: SandboxProfile, *, copies: bool = False) -> dict[str, MountKind]:
-    """Return the kind of mount for each path; of two for one path the later one counts."""
+    """Plan the kind of bwrap mount for each path; of two for one path the later one wins."""
     open_: MountKind = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
     roots = [path for path in _real_paths((*cage.folders, *more)) if os.path.exists(path)]
@@ -232,13 +232,13 @@ def _plan_mounts(cage: SandboxProfile, *, copies: bool = False) -> dict[str, Mou
 
 
 def _existing_with_targets(paths: Iterable[str]) -> list[str]:
-    """Return the paths that exist, by their own names and by the targets of their links."""
+    """Return the paths to mount that exist, each with its link target."""
     there = list(filter(os.path.exists, paths))
     return list(dict.fromkeys((*there, *map(real_path, there))))
 
 
 def _can_overlay_cache(path: str, home: str) -> bool:
-    """Return whether a cache can get a throw-away overlay: tested only on the home's disk."""
+    """Return whether a cache can get a throw-away overlay mount: only on the home's disk."""
     try:
         return os.path.isdir(path) and os.stat(path).st_dev == os.stat(home).st_dev
     except OSError:
@@ -271,7 +271,7 @@ def _build_mount_args(path: str, way: MountKind, temp: str) -> tuple[str, ...]:
 
 
 def _build_empty_folder_args(path: str) -> tuple[str, ...]:
-    """Mount an empty, unwritable folder; a read-only mount would cost ten times as much.
+    """Build the bwrap arguments that hide a folder behind an empty, unwritable one.
 
     A program that changes its mode fills only memory that goes with the program.
     """
@@ -279,7 +279,7 @@ def _build_empty_folder_args(path: str) -> tuple[str, ...]:
 
 
 def list_unix_sockets() -> tuple[str, ...]:
-    """List the Unix sockets that have a path on this disk."""
+    """List the Unix sockets that have a path on this disk, for the sandbox to hide."""
     with suppress(OSError), open("/proc/net/unix", "rb") as table:
         rows = (line.split(None, 7) for line in table.read().splitlines())
         named = {os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7].startswith(b"/")}
@@ -288,14 +288,14 @@ def list_unix_sockets() -> tuple[str, ...]:
 
 
 def _find_sockets_to_hide(cage: SandboxProfile, roots: list[str]) -> Iterator[str]:
-    """Yield the sockets of others: even on a read-only mount they could be connected to."""
+    """Yield other programs' Unix sockets: even on a read-only mount they accept connections."""
     found = list_unix_sockets() if cage.sockets is None else cage.sockets
     outside = (path for path in found if not _is_below_roots(path, roots))
     yield from (path for path in outside if all(map(_can_enter_folder, _iterate_parents(path))))
 
 
 def _can_enter_folder(folder: str) -> bool:
-    """Return whether we could enter a folder without special rights: the sandbox has none."""
+    """Return whether the user can enter a folder without special rights: the sandbox has none."""
     try:
         found = os.stat(folder)
     except OSError:

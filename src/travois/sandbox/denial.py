@@ -134,7 +134,7 @@ def find_denial(
 def _explain_error_line(
     said: str, cage: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str
 ) -> Denial | None:
-    """Explain one line of output that contains an error sign."""
+    """Find the sandbox denial behind one line of output that reports an error."""
     sign = DENIAL_SIGN.search(said)
     assert sign is not None, "only lines with an error sign are examined"
     word = sign[0].lower()
@@ -160,7 +160,7 @@ def _explain_error_line(
 def _compare_with_profile(
     word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
 ) -> Denial | None:
-    """Compare an error about one path with what was granted and what the user could do."""
+    """Compare an error about a path with what the sandbox granted and what the user could do."""
     grant = find_granted_access(cage, path)
     if word in NOT_PERMITTED_ERRORS and cage.backend == "partial" and cage.profile == "look":
         # Landlock says "permission denied"; this is what our filter says of modes and times.
@@ -187,7 +187,7 @@ def _compare_with_profile(
 def _explain_hidden_path(
     word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
 ) -> Denial | None:
-    """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
+    """Decide whether the sandbox's hiding of a path explains a "no such file" error."""
     if disk.can_access(path, "read"):
         return Denial("read", path)
     above = dirname(path)
@@ -207,7 +207,7 @@ def _explain_hidden_path(
 
 
 def _explain_without_path(word: str, cage: SandboxProfile, named: list[str]) -> Denial | None:
-    """Judge an error that names no path, or none that explains it."""
+    """Find the sandbox denial behind an error that names no path, or none that explains it."""
     if named or (cage.profile != "look" and word not in READ_ONLY_ERRORS):
         return None
     certain = (
@@ -221,7 +221,7 @@ def _explain_without_path(word: str, cage: SandboxProfile, named: list[str]) -> 
 def find_granted_access(
     cage: SandboxProfile, path: str
 ) -> Literal["none", "read", "pinned", "write"]:
-    """Return the access that a profile grants to a real path; the deepest listed folder decides."""
+    """Return the access that a sandbox profile grants to a real path; the deepest folder wins."""
     work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
     ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
     if cage.backend == "full":
@@ -240,7 +240,7 @@ def find_granted_access(
 
 
 def _find_error_paths(before: str, after: str) -> Iterator[str]:
-    """Yield the candidates for the path that an error line is about, by their place in the line."""
+    """Yield the paths that an error line may be about, nearest to the error first."""
     if quoted := _find_quoted_texts(after):
         yield from quoted
         return
@@ -270,7 +270,7 @@ def _is_shell_exec_error(said: str, path: str, full: str, *, disk: DiskAccess, l
 
 
 def find_refused_port(text: str, ports: Collection[int]) -> int:
-    """Return which of these ports of this machine a program could not connect to; 0 if none."""
+    """Return which local port a sandboxed program could not connect to; 0 if none."""
     for said in (line[:MAX_LINE_CHARS] for line in text.lower().splitlines()):
         local = LOOPBACK_ADDRESS.search(said) if NETWORK_ERROR_SIGN.search(said) else None
         if local and int(local[1]) in ports:

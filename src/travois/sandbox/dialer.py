@@ -1,7 +1,7 @@
 """A helper program inside the session's network that opens sockets there and passes them out.
 
-A socket belongs to the network that it was created in, in whatever process it is. Only the fastest
-parts of the standard library are imported here.
+A socket belongs to the network namespace that it was created in, whatever process holds it. Only
+the fastest parts of the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Answer each byte on standard input, a socket family, with a socket; end with the input."""
+    """Answer each byte on standard input, a socket family, with a new socket; exit at its end."""
     line = _socket.socket(fileno=0)
     while asked := line.recv(1):
         made = _socket.socket(asked[0], _socket.SOCK_STREAM)

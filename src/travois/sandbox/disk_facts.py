@@ -66,14 +66,14 @@ class LocalDisk:
 
 
 def _nearest_existing(path: str) -> str:
-    """Return the path, or the nearest existing folder above it."""
+    """Return a path, or its nearest existing parent, to look up access without a sandbox."""
     while not os.path.lexists(path) and path not in ("/", ""):
         path = os.path.dirname(path)
     return path or "/"
 
 
 def _denies_plain_root(path: str) -> bool:
-    """Return whether root without its special rights could neither enter nor open a path."""
+    """Return whether root without capabilities could not enter or open a path."""
     try:
         found = os.stat(path)
     except OSError:

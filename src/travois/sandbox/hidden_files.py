@@ -1,7 +1,7 @@
-"""The paths of this machine that commands do not see, and the exceptions that programs need.
+"""Hidden files: the paths that sandboxed commands cannot see, and the exceptions they need.
 
-Commands see the system. Covered are the home folder, other people's homes, and every top-level
-folder that is not part of a system: volumes, and projects other than the workspace.
+Commands see the system. Hidden are the home folder, other people's homes, and every top-level
+folder that is not part of the system: volumes, and projects other than the workspace.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ GIT_FILE_SETTINGS = re.compile(
 
 
 def find_home_folders() -> tuple[str, ...]:
-    """Return the user's home folders, according to the environment and to the system."""
+    """Return the user's home folders to hide, from the environment and the system."""
     found = [os.path.realpath(os.path.expanduser("~"))]
     with suppress(ImportError, KeyError):
         found.append(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
@@ -77,12 +77,12 @@ def find_home_folders() -> tuple[str, ...]:
 
 
 def _is_system_folder(path: str) -> bool:
-    """Return whether a folder belongs to the system, as the homes of its services do."""
+    """Return whether a home folder belongs to a system service and need not be hidden."""
     return path in SYSTEM_FOLDERS or path in ("/", "/nonexistent") or is_inside(path, "/usr")
 
 
 def find_covered_places() -> tuple[str, ...]:
-    """Return the places that commands do not see unless they belong to the session."""
+    """Return the places that the sandbox hides unless they belong to the session."""
     with suppress(OSError), os.scandir("/") as entries:
         tops = sorted(
             one.path for one in entries if one.path not in SYSTEM_FOLDERS and _should_cover(one)
@@ -92,14 +92,14 @@ def find_covered_places() -> tuple[str, ...]:
 
 
 def _should_cover(entry: os.DirEntry[str]) -> bool:
-    """Return whether the sandbox hides this entry of `/`: a folder, or a file not all may read."""
+    """Return whether the sandbox hides an entry of `/`: a folder, or a file not readable by all."""
     if entry.is_symlink():
         return False
     return entry.is_dir() or not _is_world_readable(entry)
 
 
 def _find_private_paths() -> Iterator[str]:
-    """Yield the paths with credentials in system folders, as far as we may read them."""
+    """Yield the paths with credentials in system folders, for the sandbox to hide."""
     yield from (path for path in PRIVATE_SYSTEM_PATHS if os.access(path, os.R_OK))
     if os.geteuid() == 0:
         for folder, depth in ROOT_ONLY_DEPTHS.items():
@@ -107,7 +107,7 @@ def _find_private_paths() -> Iterator[str]:
 
 
 def _find_closed_paths(folder: str, depth: int) -> Iterator[str]:
-    """Yield non-empty paths that only their owner may read, and files named like keys."""
+    """Yield non-empty paths that only their owner may read, and files named like keys, to hide."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -128,7 +128,7 @@ def _is_world_readable(entry: os.DirEntry[str]) -> bool:
 
 
 def find_program_folders(covered: Collection[str]) -> tuple[str, ...]:
-    """Return the folders in covered places that programs on PATH and our own code need."""
+    """Return the folders in hidden places that programs on PATH and the harness need."""
     own = (
         sys.prefix,
         sys.base_prefix,
@@ -155,7 +155,7 @@ def _lies_in_covered(path: str, covered: Collection[str]) -> bool:
 
 
 def _find_linked_programs(folder: str, covered: Collection[str]) -> Iterator[str]:
-    """Yield the programs that links in a folder lead to, with their installations."""
+    """Yield the programs that links in a PATH folder lead to, with their installations."""
     targets = dict[str, None]()
     with suppress(OSError), os.scandir(folder) as entries:
         links = (one.path for one in islice(entries, MAX_LINKS) if one.is_symlink())
@@ -166,7 +166,7 @@ def _find_linked_programs(folder: str, covered: Collection[str]) -> Iterator[str
 
 
 def _find_installation(folder: str, covered: Collection[str]) -> str:
-    """Return the installation that a folder of programs belongs to; empty if it is none.
+    """Return the installation that a folder of programs belongs to, to show it; empty if none.
 
     A home is none, and neither is a repository: it may have a `bin` too, but contains more than
     programs.
@@ -180,7 +180,7 @@ def _find_installation(folder: str, covered: Collection[str]) -> str:
 
 
 def find_safe_settings(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the settings files that contain no credential."""
+    """Return the settings files in the hidden home that contain no credential."""
     return tuple(path for path in paths if holds_credential(path) is False)
 
 
@@ -197,7 +197,7 @@ def holds_credential(path: str) -> bool | None:
 
 
 def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
-    """Return the files that git's settings name and that contain no credential."""
+    """Return the files that git's settings name, free of credentials, for the sandbox to show."""
     found = list[str]()
     for path in settings:
         if os.path.basename(path) in (".gitconfig", "config") and "git" in path:
@@ -215,20 +215,20 @@ def _expand_git_path(name: str, folder: str, home: str) -> str:
 
 
 def find_own_below_tmp() -> tuple[str, ...]:
-    """Return the folders below /tmp that contain this program: part of it runs in the sandbox."""
+    """Return the harness's own folders below /tmp, since part of it runs in the sandbox."""
     python = os.path.dirname(os.path.realpath(sys.executable))
     return _folders_below_tmp((sys.prefix, sys.base_prefix, python, PACKAGE_FOLDER))
 
 
 def find_programs_below_tmp() -> tuple[str, ...]:
-    """Return the folders below /tmp that contain this program, its libraries and those on PATH."""
+    """Return the folders below /tmp that hold the harness, its libraries or PATH programs."""
     return tuple(
         dict.fromkeys((*find_own_below_tmp(), *_folders_below_tmp(sys.path + os.get_exec_path())))
     )
 
 
 def _folders_below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders that lie below /tmp; if a link leads to one, under both names."""
+    """Return the folders below /tmp, to show them; one reached by a link under both names."""
     named = filter(os.path.isabs, paths)
     both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
     roots = {*TMP_FOLDERS, *map(os.path.realpath, TMP_FOLDERS)}
@@ -243,7 +243,7 @@ COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
 
 
 def find_named_folders(*texts: str) -> tuple[str, ...]:
-    """Return the folders of the files that a command line names by absolute path.
+    """Return the folders of files that a command names by absolute path, to show them.
 
     A whole home, or a folder at the top of the disk, is never one of them.
     """
@@ -270,7 +270,7 @@ _PATH_CACHE = _PathCache()
 
 @contextmanager
 def cache_real_paths() -> Generator[None]:
-    """Look up each folder once in this thread until the block ends.
+    """Cache resolved folders in this thread until the block ends, to find hidden files faster.
 
     Nothing is cached from one command to the next, since a command may change links.
     """
@@ -283,7 +283,7 @@ def cache_real_paths() -> Generator[None]:
 
 
 def real_path(path: str) -> str:
-    """Return a path without links, exactly as `os.path.realpath` does."""
+    """Resolve the links of a path, exactly as `os.path.realpath` does."""
     known = _PATH_CACHE.paths
     if known is None or not path.startswith("/") or os.path.normpath(path) != path:
         return os.path.realpath(path)

@@ -155,7 +155,7 @@ def _filter_syscalls(
     others: tuple[list[int], ...],
     tricks: tuple[int, ...],
 ) -> Iterator[BpfStep]:
-    """Refuse system calls by their number and their plain arguments."""
+    """Refuse system calls in the seccomp filter, by number and plain arguments."""
     # The same number is another call on another architecture, so that is checked first.
     yield (BPF_LOAD_WORD, 0, 0, ARCH_OFFSET)
     yield from _run_unless(BPF_JUMP_EQUAL, AUDIT_ARCHES[machine], _return_error(errno.ENOSYS))
@@ -199,7 +199,7 @@ def _filter_syscalls(
 def _filter_sockets(
     machine: str, sockets: tuple[int, ...], refused: list[BpfStep]
 ) -> Iterator[BpfStep]:
-    """Refuse other socket families, and end by allowing every other call."""
+    """Refuse other socket families in the seccomp filter, then allow every other call."""
     for number, *_ in _parse_syscall_table(SOCKET_SYSCALL, machine):
         yield from _run_when(BPF_JUMP_EQUAL, number, [*_allow_socket_families(sockets), *refused])
     if AF_UNIX not in sockets:
@@ -209,7 +209,7 @@ def _filter_sockets(
 
 
 def _allow_stream_pairs() -> Iterator[BpfStep]:
-    """Allow socket pairs that lead only to each other: a datagram socket could send to any path."""
+    """Allow only stream socket pairs in the seccomp filter: datagrams could go to any path."""
     yield _load_argument(1)
     for kind in (SOCK_STREAM, SOCK_SEQPACKET):
         for flags in SOCK_FLAGS:
@@ -217,14 +217,14 @@ def _allow_stream_pairs() -> Iterator[BpfStep]:
 
 
 def _require_values(pairs: list[int]) -> Iterator[BpfStep]:
-    """Refuse unless each argument has its value."""
+    """Refuse a call in the seccomp filter unless each argument has its value."""
     for which, value in zip(pairs[::2], pairs[1::2], strict=True):
         yield _load_argument(which)
         yield from _run_unless(BPF_JUMP_EQUAL, value, _return_error())
 
 
 def _allow_socket_families(kinds: tuple[int, ...]) -> Iterator[BpfStep]:
-    """Allow sockets of these families."""
+    """Allow sockets of these families in the seccomp filter."""
     yield _load_argument(0)
     for kind in kinds:
         yield from _run_when(BPF_JUMP_EQUAL, kind, [_return_allow()])
@@ -234,7 +234,7 @@ def _allow_socket_families(kinds: tuple[int, ...]) -> Iterator[BpfStep]:
 
 
 def _parse_syscall_table(text: str, machine: str) -> Iterator[list[int]]:
-    """Yield the numbers of the calls on this machine, each with the rest of its row."""
+    """Yield this machine's system call numbers for the seccomp filter, with their rows."""
     column = list(AUDIT_ARCHES).index(machine) + 1
     for row in text.split(","):
         words = row.split()
@@ -251,7 +251,7 @@ def _run_unless(test: int, value: int, then: list[BpfStep]) -> list[BpfStep]:
 
 
 def _load_argument(which: int) -> BpfStep:
-    """Load the low half of an argument, which is all the kernel itself looks at here."""
+    """Load the low half of a call's argument in the seccomp filter; the kernel ignores the rest."""
     return (BPF_LOAD_WORD, 0, 0, ARGUMENTS_OFFSET + 8 * which)
 
 
@@ -280,7 +280,7 @@ def enter_empty_network() -> None:
 
 
 def confine_thread(ruleset: int, program: bytes) -> None:
-    """Bind the calling thread, and all that it starts, to these rules and this filter for good."""
+    """Confine the calling thread, and all that it starts, by Landlock and seccomp for good."""
 
     class SockFprog(ctypes.Structure):
         """A seccomp program as the kernel takes it (`struct sock_fprog`)."""
@@ -325,10 +325,10 @@ PARTIAL_LIMITS = (
 
 
 def build_confinement(cage: SandboxProfile, rulesets: LandlockRulesets) -> Callable[[], None]:
-    """Build the function that binds its calling thread, and everything it starts, for good.
+    """Build the function that confines its calling thread, and all it starts, by Landlock.
 
     No code of ours runs between fork and exec, where it would run in a copy of a process without
-    its other threads. Instead a thread binds itself and then starts the program normally.
+    its other threads. Instead a thread confines itself and then starts the program normally.
     """
     ruleset = rulesets.find(cage)
     # Landlock knows files; sockets, other processes and file attributes need the system call
@@ -345,7 +345,7 @@ def _compile_landlock_filter(families: tuple[int, ...], *, read_only: bool) -> b
 
 
 def start_confined(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
-    """Start a program from a thread that confines itself and then ends."""
+    """Start a program from a thread that confines itself with Landlock and then ends."""
     outcome: list[Popen[bytes] | OSError | ValueError] = []
 
     def confine_and_start() -> None:

@@ -62,7 +62,7 @@ def _write_proc_self(name: str, text: str) -> None:
 
 
 def _raise_if_failed(failed: int) -> None:
-    """Raise OSError from errno if a system call reported failure."""
+    """Raise OSError from errno if mounting an overlay layer failed."""
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,8 +1,8 @@
 """One network namespace for the commands of a session that may not use the machine's network.
 
 It contains only a loopback interface: a server that one command starts is reachable for the next
-one, and for nobody outside. No process of its own keeps it: it exists while we hold it or a command
-runs in it, so nothing is left of it when we are killed.
+one, and for nobody outside. No process of its own keeps it alive: it exists while the session holds
+it or a command runs in it, so nothing is left of it after a kill.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SessionNetwork:
 
 
 def open_network_namespace(bwrap: str) -> NetworkNamespace:
-    """Create a namespace and keep it open. Raises OSError if there can be none."""
+    """Create a network namespace and keep it open. Raises OSError if that is impossible."""
     try:
         return ThreadHeldNamespace()
     except PermissionError:
@@ -87,7 +87,7 @@ def open_network_namespace(bwrap: str) -> NetworkNamespace:
 
 
 class ThreadHeldNamespace:
-    """A namespace held by one of our threads, where we may change namespaces.
+    """A network namespace held by a thread, for users who may change namespaces.
 
     Programs started by that thread are in it, too, as fast as any start. The thread stays: bwrap
     ends its command when the thread that started it ends.
@@ -117,7 +117,7 @@ class ThreadHeldNamespace:
 
 
 class FileHeldNamespace:
-    """A namespace held by open files, for users who may change namespaces only through bwrap.
+    """A network namespace held by open files, for users who may change it only through bwrap.
 
     It belongs to a user namespace, which a process with threads cannot enter; so another program
     enters both and becomes the command.
@@ -177,7 +177,7 @@ class FileHeldNamespace:
 
 
 def find_listening_ports(pid: int) -> tuple[int, ...]:
-    """Return the listening ports in the network of a process; none if it is in our own network."""
+    """Return the ports that servers in a process's own loopback network listen on."""
     found: set[int] = set()
     with suppress(OSError):
         if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
@@ -190,14 +190,14 @@ def find_listening_ports(pid: int) -> tuple[int, ...]:
 
 
 def _enter_new_network() -> None:
-    """Move the calling thread into a new network and bring its loopback up."""
+    """Move the calling thread into a new network namespace and bring its loopback up."""
     landlock.enter_empty_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
 
 
 def _make_namespaces(bwrap: str) -> tuple[int, int]:
-    """Create a user namespace and a network that belongs to it; return their descriptors.
+    """Create a user namespace with its own network; return their descriptors.
 
     bwrap brings the loopback up. Where only bwrap may make namespaces, this works as well.
     """
@@ -223,7 +223,7 @@ def _make_namespaces(bwrap: str) -> tuple[int, int]:
 
 
 def _read_child_pid(info: int) -> int:
-    """Read the pid of bwrap's child from its info pipe."""
+    """Read the pid of bwrap's child, which holds the new network namespace."""
     said = b""
     while chunk := os.read(info, 4096):
         said += chunk
@@ -234,6 +234,6 @@ def _read_child_pid(info: int) -> int:
 
 
 def _build_isolated_argv(script: str) -> tuple[str, ...]:
-    """Return the command line of a script in this folder, run with the standard library alone."""
+    """Return the command line of a sandbox helper script, run with the standard library alone."""
     path = os.path.join(os.path.dirname(__file__), script)
     return (os.path.realpath(sys.executable), "-I", "-S", path)

@@ -1,9 +1,9 @@
 """The HTTP and SOCKS proxy through which a sandboxed command reaches only its allowed hosts.
 
-A name is looked up once, its addresses are judged, and the connection goes to an address that was
-judged: a second lookup could answer differently. Each command has a proxy of its own, so that its
-list applies to it alone and a refusal is known to be its own. Other commands of the session share
-the network in which the proxy listens, so a client needs the proxy's password.
+A name is looked up once, its addresses are checked, and the connection goes to a checked address: a
+second lookup could answer differently. Each command has a proxy of its own, so that its list
+applies to it alone and a refusal is known to be its own. Other commands of the session share the
+network in which the proxy listens, so a client needs the proxy's password.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 def normalise_host(name: str) -> str:
-    """Return a host name, or a rule for hosts, in the letters by which it is looked up."""
+    """Normalise a host name, or an allowed-host rule of the proxy, as it is looked up."""
     labels = name.lower().removesuffix(".").split(".")
     try:
         return ".".join(p if p.isascii() else idna.encode(p, uts46=True).decode() for p in labels)
@@ -90,7 +90,7 @@ def normalise_host(name: str) -> str:
 
 
 def parse_host_name(host: bytes) -> str:
-    """Return a valid host name; empty for an address or a name with other characters."""
+    """Return a valid host name from a proxy request; empty for an address or other characters."""
     name = normalise_host(host.decode("utf-8", "replace"))
     return name if HOST_NAME.fullmatch(name) else ""
 
@@ -98,7 +98,7 @@ def parse_host_name(host: bytes) -> str:
 async def read_proxy_request(
     inlet: BufferedByteReceiveStream, client: TcpStream, *, password: str = ""
 ) -> ProxyRequest:
-    """Read the client's request. Raises ValueError if it is unsupported or lacks the password."""
+    """Read a proxy client's request. Raises ValueError if unsupported or without the password."""
     first = await inlet.receive_exactly(1)
     if first == b"\5":
         return await _read_socks_request(inlet, client, password)
@@ -125,7 +125,7 @@ async def read_proxy_request(
 
 
 def _has_password(header: bytes, password: str) -> bool:
-    """Return whether a header contains the password, as basic authentication."""
+    """Return whether a proxy header contains the password, as basic authentication."""
     name, _, value = header.partition(b":")
     told = value.strip().removeprefix(b"Basic ").strip()
     right = b64encode(f"{PROXY_USER}:{password}".encode())
@@ -147,7 +147,7 @@ def _split_host_port(text: bytes, port: int) -> tuple[bytes, int]:
 async def _read_socks_request(
     inlet: BufferedByteReceiveStream, client: TcpStream, password: str
 ) -> ProxyRequest:
-    """Read a SOCKS5 request: with user name and password, or without where the proxy has none."""
+    """Read a SOCKS5 proxy request, with user name and password if the proxy has one."""
     count = await inlet.receive_exactly(1)
     way = b"\2" if password else b"\0"
     if way not in await inlet.receive_exactly(count[0]):
@@ -170,7 +170,7 @@ async def _read_socks_request(
 async def _check_socks_password(
     inlet: BufferedByteReceiveStream, client: TcpStream, password: str
 ) -> None:
-    """Answer the client's user name and password. Raises ValueError if they are wrong."""
+    """Check a SOCKS5 client's user name and password. Raises ValueError if they are wrong."""
     _, size = await inlet.receive_exactly(2)
     user = await inlet.receive_exactly(size)
     told = await inlet.receive_exactly((await inlet.receive_exactly(1))[0])
@@ -199,7 +199,7 @@ METADATA_ADDRESSES = ("168.63.129.16",)
 
 
 def is_reachable_address(address: str) -> bool:
-    """Return whether a command may connect to this address at all."""
+    """Return whether the proxy may connect a sandboxed command to this address at all."""
     return is_public_address(address) and address not in METADATA_ADDRESSES
 
 
@@ -233,7 +233,7 @@ class CommandProxy:
         return (python, "-I", "-S", bridge.__file__, str(self.fd), *command)
 
     def close_inner_end(self) -> None:
-        """Close our copy of the inner end, once it was passed on."""
+        """Close our copy of the inner end after passing it on."""
         self._inside.close()
 
     def close(self) -> None:
@@ -292,7 +292,7 @@ class NetworkProxy:
             await serve_proxy(listener, reach, refuse=door.add_refusal, password=door.password)
 
     async def _connect_if_allowed(self, door: CommandProxy, asked: ProxyRequest) -> TcpStream:
-        """Connect to the host; raises PermissionError if it may not be reached."""
+        """Connect to the host; raises PermissionError if it is not allowed."""
         host = parse_host_name(asked.host)
         if not host:
             shown = ascii(asked.host[:100])[2:-1]
@@ -326,7 +326,7 @@ async def serve_proxy(
     refuse: Callable[[str], None],
     password: str = "",
 ) -> None:
-    """Accept clients and connect each to the host that it asks for."""
+    """Accept a sandboxed command's clients and connect each to the host it asks for."""
     room = anyio.Semaphore(MAX_CONNECTIONS)
     listener.setblocking(False)
     serve = partial(_forward_request, reach=reach, refuse=refuse, password=password)
@@ -339,7 +339,7 @@ async def serve_proxy(
 async def _handle_client(
     client: TcpStream, serve: Callable[[TcpStream], Awaitable[None]], room: anyio.Semaphore
 ) -> None:
-    """Serve one client, whatever it sends, and free its place."""
+    """Serve one proxy client, whatever it sends, and free its place."""
     lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
     odd = (anyio.DelimiterNotFound, ValueError, TimeoutError)
     try:
@@ -353,7 +353,7 @@ async def _handle_client(
 async def _forward_request(
     client: TcpStream, *, reach: ConnectHost, refuse: Callable[[str], None], password: str
 ) -> None:
-    """Read one request, then forward bytes both ways until either side ends."""
+    """Read one proxy request, then forward bytes both ways until either side ends."""
     inlet = BufferedByteReceiveStream(client)
     with anyio.fail_after(PROXY_TIMEOUT_SECONDS):
         asked = await read_proxy_request(inlet, client, password=password)
@@ -375,7 +375,7 @@ async def _forward_request(
 
 
 async def dial_first(host: str, addresses: Iterable[str], port: int) -> TcpStream:
-    """Connect to the first of these addresses that answers."""
+    """Connect the proxy to the first of a host's addresses that answers."""
     for address in addresses:
         with suppress(OSError), anyio.fail_after(PROXY_TIMEOUT_SECONDS):
             return await open_tcp(address, port)
@@ -395,7 +395,7 @@ async def _accept_client(listener: socket.socket) -> TcpStream:
 async def _forward_bytes(
     source: ByteReceiveStream, sink: TcpStream, scope: anyio.CancelScope
 ) -> None:
-    """Forward bytes and the end of the stream; an error ends both directions."""
+    """Forward bytes from one proxy connection to the other; an error ends both directions."""
     try:
         while True:
             await sink.send(await source.receive())

@@ -1,4 +1,4 @@
-"""Running a command in a copy of the workspace, for `travois try`."""
+"""Overlays: running a command in a copy of the workspace, for `travois try`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIN_STALE_SECONDS = 60.0
 
 
 class OverlayEntry(msgspec.Struct, frozen=True):
-    """The state of one path in the layer, and of the real path.
+    """The state of one path in the overlay layer, and of the real path.
 
     `before` is the real file and `after` the layer's, as they were found; None for a missing one.
     """
@@ -86,7 +86,7 @@ class OverlayLayers(msgspec.Struct, frozen=True):
 
 
 def prepare_layers(cage: SandboxProfile) -> OverlayLayers:
-    """Create empty layers for the folders that a profile may write to."""
+    """Create empty overlay layers for the folders that a sandbox profile may write to."""
     home = os.path.dirname(cage.temp)
     _remove_stale_layers(home)
     paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
@@ -107,7 +107,7 @@ def prepare_layers(cage: SandboxProfile) -> OverlayLayers:
 
 
 def _remove_stale_layers(home: str) -> None:
-    """Remove layers that a killed process left; young ones may not have been locked yet."""
+    """Remove overlay layers that a killed process left; young ones may not be locked yet."""
     for name in os.listdir(home):
         path = os.path.join(home, name)
         found = lstat_if_present(path) if name.startswith(LAYER_FOLDER_PREFIX) else None
@@ -123,7 +123,7 @@ def _remove_stale_layers(home: str) -> None:
 
 
 def _remove_folder(place: str) -> None:
-    """Remove a folder, whatever modes those in it have."""
+    """Remove an overlay folder, whatever modes its contents have."""
     for root, folders, _ in os.walk(place):
         for path in (os.path.join(root, name) for name in folders):
             if not os.path.islink(path):
@@ -132,7 +132,7 @@ def _remove_folder(place: str) -> None:
 
 
 def _wait_for_clock_tick(place: str) -> int:
-    """Return a time that is not before any earlier change of a file, and before every later one."""
+    """Return a time after every earlier file change and not after any later one."""
     first = os.stat(place).st_ctime_ns
     while os.stat(place).st_ctime_ns <= first:
         os.utime(place)
@@ -140,7 +140,7 @@ def _wait_for_clock_tick(place: str) -> int:
 
 
 def _compare_folder(upper: str, real: str) -> Iterator[OverlayEntry]:
-    """Yield the contents of a folder of the layer; `real` may be missing or no folder."""
+    """Yield what a tried command changed in an overlay folder; `real` may be missing or a file."""
     with os.scandir(upper) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     if OPAQUE_ATTRIBUTE in _list_attributes(upper):
@@ -173,7 +173,7 @@ def _list_removed(path: str, before: os.stat_result | None) -> Iterator[OverlayE
 
 
 def _list_missing(folder: str, but: Iterable[str] = ()) -> Iterator[OverlayEntry]:
-    """Yield everything in a folder that no longer exists."""
+    """Yield everything in a folder that a tried command removed."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for name in sorted(set(os.listdir(folder)).difference(but)):
             path = os.path.join(folder, name)
@@ -181,7 +181,7 @@ def _list_missing(folder: str, but: Iterable[str] = ()) -> Iterator[OverlayEntry
 
 
 def _is_same_file(real: str, source: str, *, before: os.stat_result, after: os.stat_result) -> bool:
-    """Return whether a file of the layer is the real one, byte for byte and with equal metadata."""
+    """Return whether an overlay file equals the real one in bytes and metadata."""
     one, two = _comparable_stat(before), _comparable_stat(after)
     if one != two or read_user_attributes(real) != read_user_attributes(source):
         return False
@@ -193,13 +193,13 @@ def _is_same_file(real: str, source: str, *, before: os.stat_result, after: os.s
 
 
 def _comparable_stat(found: os.stat_result) -> tuple[int, ...]:
-    """Return the metadata to compare; times and size of a folder follow from its contents."""
+    """Return the metadata to compare in an overlay; a folder's times and size do not count."""
     rest = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns)
     return (found.st_mode, found.st_uid, found.st_gid, *rest)
 
 
 def lstat_if_present(path: str) -> os.stat_result | None:
-    """Return the status of a path; None if it is missing."""
+    """Return the status of a path in an overlay; None if it is missing."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -207,7 +207,7 @@ def lstat_if_present(path: str) -> os.stat_result | None:
 
 
 def read_user_attributes(path: str) -> Mapping[str, bytes]:
-    """Return the user's own attributes of a file, without those of the layer."""
+    """Return the user's own attributes of an overlay file, without those of the layer."""
     return {
         name: os.getxattr(path, name, follow_symlinks=False)
         for name in _list_attributes(path)
@@ -231,7 +231,7 @@ LinkedPaths = dict[tuple[int, int], str]
 
 
 def check_unchanged(marks: Sequence[OverlayEntry], since: int) -> None:
-    """Raise `StaleFile` if a real file has changed since the attempt began."""
+    """Raise `StaleFile` if a real file has changed since `travois try` began."""
     gone = {mark.path for mark in marks if mark.after is None}
     for mark in marks:
         found = lstat_if_present(mark.path)
@@ -248,7 +248,7 @@ def check_unchanged(marks: Sequence[OverlayEntry], since: int) -> None:
 
 
 def apply_entries(marks: Sequence[OverlayEntry]) -> None:
-    """Make the real folders equal to the layers; equal files are not touched."""
+    """Make the real folders equal to the overlay layers; equal files are not touched."""
     links: LinkedPaths = {
         _inode_key(m.after): m.path for m in marks if m.same and m.after and not m.is_folder
     }
@@ -271,7 +271,7 @@ def apply_entries(marks: Sequence[OverlayEntry]) -> None:
 
 
 def _open_closed_folders(marks: Sequence[OverlayEntry]) -> dict[str, int]:
-    """Make our own closed folders accessible; return the modes that they had."""
+    """Make the user's closed folders accessible to apply an overlay; return their old modes."""
     modes: dict[str, int] = {}
     for path in {os.path.dirname(mark.path) for mark in marks}:
         found = lstat_if_present(path)
@@ -297,7 +297,7 @@ def _delete_real(mark: OverlayEntry) -> None:
 
 
 def _write_real(mark: OverlayEntry, after: os.stat_result, links: LinkedPaths) -> None:
-    """Create or replace one real path with the layer's."""
+    """Create or replace one real path with the overlay layer's."""
     with open_parent(mark.path) as place:
         if mark.is_folder:
             if mark.before is None:
@@ -314,7 +314,7 @@ def _write_real(mark: OverlayEntry, after: os.stat_result, links: LinkedPaths) -
 
 
 def _rename_draft(draft: OpenedPath, place: OpenedPath, mark: OverlayEntry) -> None:
-    """Rename the draft over what has its name, or link it where nothing has."""
+    """Rename the draft of a kept change over the real file, or link it where there is none."""
     ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
     if mark.before is not None:
         os.replace(draft.name, place.name, **ends)
@@ -326,7 +326,7 @@ def _rename_draft(draft: OpenedPath, place: OpenedPath, mark: OverlayEntry) -> N
 
 
 def _check_still_same(place: OpenedPath, mark: OverlayEntry) -> None:
-    """Check at the last moment that the real file is unchanged."""
+    """Check just before keeping a change that the real file is unchanged."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -338,7 +338,7 @@ def _check_still_same(place: OpenedPath, mark: OverlayEntry) -> None:
 def _write_draft(
     mark: OverlayEntry, after: os.stat_result, *, draft: OpenedPath, links: LinkedPaths
 ) -> None:
-    """Create the layer's file under another name in the real folder."""
+    """Write a kept change under another name in the real folder first."""
     first = links.setdefault(_inode_key(after), mark.path)
     if first != mark.path and after.st_nlink > 1:
         with open_parent(first) as other:
@@ -365,7 +365,7 @@ def _copy_to_draft(source: str, draft: OpenedPath) -> None:
 
 
 def _copy_metadata(place: OpenedPath, after: os.stat_result) -> None:
-    """Set owner, mode and time of exactly this file, never of a link's target."""
+    """Set the overlay file's owner, mode and time on a draft, never on a link's target."""
     fd = place.open(os.O_PATH)
     target = f"/proc/self/fd/{fd}"
     try:
@@ -390,7 +390,7 @@ def _file_identity(found: os.stat_result) -> tuple[int, ...]:
 
 
 def profile_for_copy(cage: SandboxProfile, layers: OverlayLayers) -> SandboxProfile:
-    """Return the profile for the copy, in which only paths with a layer may be written.
+    """Return the sandbox profile for an overlay, in which only paths with a layer are writable.
 
     Missing pins need no stand-in in the real folders: what a command creates in their place is not
     kept.
@@ -453,7 +453,7 @@ class Overlay:
 
 
 def _summarise_changes(marks: Iterable[OverlayEntry]) -> Iterator[WorkspaceChange]:
-    """Yield the changes for the user: a file that vanished and came back renamed is one change."""
+    """Yield the changes of a try for the user; a file that reappears elsewhere is a rename."""
     found = list(marks)
     pairs = dict(_find_renames(found))
     old = {mark.path for mark in pairs.values()}
@@ -469,7 +469,7 @@ def _summarise_changes(marks: Iterable[OverlayEntry]) -> Iterator[WorkspaceChang
 
 
 def _find_renames(marks: Sequence[OverlayEntry]) -> Iterator[tuple[str, OverlayEntry]]:
-    """Yield new files, each with a removed one of equal contents."""
+    """Yield new files in an overlay, each with a removed one of equal content."""
     went: dict[int, list[OverlayEntry]] = {}
     for mark in marks:
         if mark.after is None and mark.before and stat.S_ISREG(mark.before.st_mode):
@@ -485,7 +485,7 @@ def _find_renames(marks: Sequence[OverlayEntry]) -> Iterator[tuple[str, OverlayE
 
 
 def _read_entry(mark: OverlayEntry) -> bytes:
-    """Return the contents of a file; of a link its target, which is not followed."""
+    """Return an overlay file's contents; of a link its target, which is not followed."""
     assert mark.after is not None
     if stat.S_ISLNK(mark.after.st_mode):
         return os.fsencode(os.readlink(mark.source))
@@ -496,7 +496,7 @@ def _read_entry(mark: OverlayEntry) -> bytes:
 
 
 def _is_path_within(path: str, place: str) -> bool:
-    """Return whether a path is a place or below it."""
+    """Return whether a path of an overlay is a folder or below it."""
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 

@@ -1,4 +1,4 @@
-"""Choosing the sandbox profile of a call, hook or MCP server from the session's policy; pure."""
+"""Sandbox policy: choosing the profile of a call, hook or MCP server from the settings; pure."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 def build_sandbox_profile(
     bounds: SandboxPolicy, guard: Permissions, use: ToolUse, *, profile: ProfileName | None = None
 ) -> SandboxProfile | None:
-    """Return the sandbox profile of a call; None for a call that the user lets run outside.
+    """Build the sandbox profile of a tool call; None for one that the user lets run outside.
 
-    With a profile given, nobody has allowed the call: it gets nothing beyond the workspace. In plan
+    Without an approval, `profile` is given: the call gets nothing beyond the workspace. In plan
     mode an allowed call may reach more, and still changes nothing.
     """
     if profile is None and runs_outside_sandbox(bounds, use):
@@ -214,7 +214,7 @@ def _paths_outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str,
 
 
 def _list_allowed_reads(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
-    """Return the covered places that the call was allowed to read, by name.
+    """Return the hidden places that permissions let a call read, for its sandbox profile.
 
     Mode bypass asks nobody, so there only a setting shows them.
     """
@@ -231,7 +231,7 @@ def _is_read(access: Access) -> bool:
 
 
 def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:
-    """Return whether an unproven command may be tried where it can change and reach nothing.
+    """Return whether an unproven command may be tried in a read-only, offline sandbox.
 
     A command known to need more may not: its try would fail and prove nothing.
     """
@@ -247,7 +247,7 @@ def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:
 
 
 def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
-    """Return whether command lines are known to stay in the workspace and offline.
+    """Return whether a call's command lines are known to stay in the workspace and offline.
 
     Fetching from hosts that the sandbox lets every command reach counts as offline.
     """
@@ -268,18 +268,18 @@ def _is_open_to_unasked(guard: Permissions, access: Access) -> bool:
 
 
 def find_shown_reads(bounds: SandboxPolicy, use: ToolUse) -> tuple[str, ...]:
-    """Return the paths outside the workspace that a command reads and every command can see."""
+    """Return the paths outside the workspace that a command reads and every sandbox shows."""
     reads = (get_bounding_path(access) for access in use.touched if access.kind == "read")
     return tuple(path for path in reads if _is_shown_path(bounds, path))
 
 
 def get_bounding_path(access: Access) -> str:
-    """Return a path that contains everything touched: a pattern stays below its fixed part."""
+    """Return a path that contains everything an access touches; a glob counts as its fixed part."""
     return fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
 def _is_shown_path(bounds: SandboxPolicy, path: str) -> bool:
-    """Return whether every command sees a path; the innermost folder that contains it decides."""
+    """Return whether the sandbox shows a path to every command; the innermost folder decides."""
     shown = _innermost_depth(path, (*READABLE_SYSTEM_PATHS, *_list_shown_paths(bounds)))
     if shown < 0 and is_inside(path, SYSTEM_SETTINGS_FOLDER) and bounds.covered:
         shown = len(SYSTEM_SETTINGS_FOLDER)
@@ -287,7 +287,7 @@ def _is_shown_path(bounds: SandboxPolicy, path: str) -> bool:
 
 
 def is_covered_path(bounds: SandboxPolicy, guard: Permissions, path: str) -> bool:
-    """Return whether a path is hidden from every command that was not allowed to read it."""
+    """Return whether the sandbox hides a path from commands without permission to read it."""
     seen = (*guard.folders, *guard.readable, *bounds.writable, *_list_shown_paths(bounds))
     return _innermost_depth(path, (*bounds.hidden, *bounds.covered)) > _innermost_depth(path, seen)
 
@@ -298,7 +298,7 @@ def _list_shown_paths(bounds: SandboxPolicy) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _innermost_depth(path: str, folders: tuple[str, ...]) -> int:
-    """Return the length of the innermost of these folders that contains a path; -1 if none does."""
+    """Return the length of the innermost sandbox folder that contains a path; -1 if none does."""
     return max((len(folder) for folder in folders if is_inside(path, folder)), default=-1)
 
 
@@ -307,17 +307,17 @@ def _targets_inside(access: Access, folders: tuple[str, ...]) -> bool:
 
 
 def asks_to_leave_sandbox(use: ToolUse) -> bool:
-    """Return whether a call asks to run outside the sandbox."""
+    """Return whether a tool call asks to run outside the sandbox."""
     return any(access.kind == "leave" for access in use.accesses)
 
 
 def runs_outside_sandbox(bounds: SandboxPolicy, use: ToolUse) -> bool:
-    """Return whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
+    """Return whether an allowed call runs without a sandbox and so sees the machine's /tmp."""
     return asks_to_leave_sandbox(use) or _is_excluded(bounds, use)
 
 
 def _is_excluded(bounds: SandboxPolicy, use: ToolUse) -> bool:
-    """Return whether every step is one that the user lets run outside."""
+    """Return whether the user's settings let every step run outside the sandbox."""
     if not bounds.excluded or any(plan.unclear for plan in use.plans):
         return False
     steps = [step for plan in use.plans for step in plan.steps]
@@ -325,7 +325,7 @@ def _is_excluded(bounds: SandboxPolicy, use: ToolUse) -> bool:
 
 
 def _matches_excluded(step: CommandStep, patterns: tuple[str, ...]) -> bool:
-    """Return whether a step matches a pattern of commands that run outside the sandbox."""
+    """Return whether a step matches a pattern of commands to run outside the sandbox."""
     return any(
         what == text or pattern_fits_text(what, text) or pattern_fits_text(f"{what}:*", text)
         for what in patterns
@@ -342,7 +342,7 @@ class PinPlan(msgspec.Struct, frozen=True):
 
 
 def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPlan:
-    """Split the protected paths into those that stay, those that git may write, and lifted ones.
+    """Split the sandbox's protected paths into pinned ones, ones git may write, and lifted ones.
 
     One sandbox contains the whole line. So a path is lifted only for a line that consists of the
     allowed write and of steps known to do nothing else.
@@ -366,7 +366,7 @@ def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPl
 
 
 def find_held_back_path(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> str:
-    """Return a protected path that a line writes but may not, because of its other steps."""
+    """Return a protected path that the sandbox won't let a line write, due to other steps."""
     if not use.plans or _only_writes(use) or runs_outside_sandbox(bounds, use):
         return ""
     paths = [path for _, path in _iterate_protected_paths(bounds, guard)]
@@ -375,7 +375,7 @@ def find_held_back_path(bounds: SandboxPolicy, guard: Permissions, use: ToolUse)
 
 
 def _only_writes(use: ToolUse) -> bool:
-    """Return whether all that the command lines may do is visible in their words."""
+    """Return whether command lines do only what their words show, so that pins can be lifted."""
     steps = (step for plan in use.plans for step in plan.steps)
     return not any(plan.unclear for plan in use.plans) and all(map(is_transparent_step, steps))
 
@@ -389,7 +389,7 @@ def is_transparent_step(step: CommandStep) -> bool:
 def _iterate_protected_paths(
     bounds: SandboxPolicy, guard: Permissions
 ) -> Iterator[tuple[str, str]]:
-    """Yield the protected names, each with its path in a folder of the workspace."""
+    """Yield the protected names to pin, each with its path in a workspace folder."""
     for folder in guard.folders:
         yield from ((name, join(folder, name)) for name in PINNED_PATHS)
     for folder in bounds.git:
@@ -402,7 +402,7 @@ def _paths_overlap(path: str, other: str) -> bool:
 
 
 def _find_git_steps(use: ToolUse) -> Iterator[CommandStep]:
-    """Return the git steps that do more than read."""
+    """Return the git steps of a call that do more than read."""
     steps = (step for plan in use.plans for step in plan.steps)
     return (step for step in steps if step.name == "git" and step.needs != "nothing")
 
@@ -410,7 +410,7 @@ def _find_git_steps(use: ToolUse) -> Iterator[CommandStep]:
 def _find_git_writes(use: ToolUse) -> frozenset[str]:
     """Return the protected names that git itself writes: settings, its hooks, or a new repository.
 
-    git clones only into an empty folder, so none of our mount points may be in there.
+    git clones only into an empty folder, so no mount point of the sandbox may be in there.
     """
     told = {git_subcommand(step) for step in _find_git_steps(use)}
     if "clone" in told:
@@ -425,7 +425,7 @@ def _find_git_writes(use: ToolUse) -> frozenset[str]:
 
 
 def _find_configured_files(use: ToolUse) -> frozenset[str]:
-    """Return the git settings files that the call is there to change."""
+    """Return the git settings files that a call is meant to change."""
     steps = [step for step in _find_git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
@@ -438,7 +438,7 @@ def _find_configured_files(use: ToolUse) -> frozenset[str]:
 def _list_allowed_writes(
     bounds: SandboxPolicy, guard: Permissions, use: ToolUse
 ) -> tuple[str, ...]:
-    """Return the folders outside the workspace that the call was allowed to write."""
+    """Return the folders outside the workspace that permissions let a call write."""
     written = [access.target for access in use.touched if access.kind == "write"]
     within = (*guard.folders, bounds.temp)
     beyond = [path for path in written if not any(is_inside(path, f) for f in within)]
@@ -449,7 +449,7 @@ def _list_allowed_writes(
 
 
 def _find_writable_parent(path: str, home: str) -> str:
-    """Return the folder that must be writable to change a path; never a whole home."""
+    """Return the folder to make writable in the sandbox for a path; never a whole home."""
     above = dirname(path)
     return path if above in ("/", home) else above
 
@@ -457,7 +457,7 @@ def _find_writable_parent(path: str, home: str) -> str:
 def _choose_network(
     bounds: SandboxPolicy, guard: Permissions, use: ToolUse
 ) -> Literal["off", "listed", "on"]:
-    """Choose the network access of an allowed call."""
+    """Choose the sandbox's network access for an allowed call."""
     if bounds.network:
         return bounds.network
     if guard.mode == "bypass" or _needs_network(use):
@@ -484,7 +484,7 @@ def _uses_network(step: CommandStep) -> bool:
 
 
 def _choose_local_ports(use: ToolUse) -> tuple[int, ...]:
-    """Return the local ports that command lines ask for, if they ask for nothing else.
+    """Return the local ports that a call's commands connect to, if they reach nothing else.
 
     This only chooses between networks: a host that is overlooked here is then unreachable.
     """
@@ -498,7 +498,7 @@ def _choose_local_ports(use: ToolUse) -> tuple[int, ...]:
 
 
 def _find_local_ports(step: CommandStep) -> list[int]:
-    """Return the local ports that a program asks for; none if it asks other hosts, too."""
+    """Return the local ports that a program connects to; none if it also reaches other hosts."""
     words = [word.text for word in step.argv[1:]]
     local = [found for word in words if (found := LOCAL_URL.fullmatch(word))]
     others = any("://" in word and not LOCAL_URL.fullmatch(word) for word in words)

@@ -1,4 +1,4 @@
-"""Finding out which sandbox this machine supports: tried for real, and cached until it changes."""
+"""Probing which sandbox this machine supports: tried for real, and cached until it changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BUNDLED_BWRAP_LABEL = "bundled with Travois"
 
 
 class SandboxCheck(msgspec.Struct, frozen=True):
-    """The result of one capability test."""
+    """The result of testing one sandbox capability."""
 
     name: str
     works: bool
@@ -79,14 +79,14 @@ class SandboxSupport(msgspec.Struct, frozen=True):
 
 
 class CachedSupport(msgspec.Struct, frozen=True):
-    """A cached result, with the machine that it holds for."""
+    """A cached probe result, with the machine that it holds for."""
 
     of: list[str]
     walls: SandboxSupport
 
 
 def find_sandbox_support(cache: Path | None, *, workspace: str = "") -> SandboxSupport:
-    """Return the supported sandbox, from the cache or tried anew on a changed machine."""
+    """Return the supported sandbox, from the cache or probed anew on a changed machine."""
     programs = find_bwrap(workspace)
     of = _machine_identity(programs)
     if cache is not None:
@@ -105,7 +105,7 @@ def find_sandbox_support(cache: Path | None, *, workspace: str = "") -> SandboxS
 
 
 def find_bwrap(workspace: str) -> tuple[str, ...]:
-    """Return the bwrap programs worth trying: the system's first, then the bundled one.
+    """Return the bwrap programs to probe: the system's first, then the bundled one.
 
     The system's may have rights that a copy in a virtual environment lacks (setuid, an AppArmor
     profile). One on PATH inside the workspace is skipped; the bundled one is as trustworthy as our
@@ -164,7 +164,7 @@ def probe_sandbox(*programs: str) -> SandboxSupport:
 
 
 def _machine_identity(programs: tuple[str, ...]) -> list[str]:
-    """Return the facts about the machine that must be the same for a cached result to hold."""
+    """Return the facts about the machine that a cached sandbox probe depends on."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
@@ -176,7 +176,7 @@ def _machine_identity(programs: tuple[str, ...]) -> list[str]:
 
 
 def _read_process_status() -> list[str]:
-    """Return the kernel's status of this process: a filter on its calls may forbid namespaces."""
+    """Return this process's seccomp status from the kernel: a filter may forbid namespaces."""
     return Path("/proc/self/status").read_text().splitlines()
 
 
@@ -222,7 +222,7 @@ def _check_namespaces(program: str) -> tuple[SandboxCheck, tuple[str, ...]]:
 
 
 def _try_sandbox(program: str, words: list[str]) -> str:
-    """Return the reason why a sandbox cannot be built; empty if it can."""
+    """Return why a sandbox cannot be built on this machine; empty if it can."""
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
@@ -239,7 +239,7 @@ def _try_sandbox(program: str, words: list[str]) -> str:
 
 
 def _run_probe_command(*argv: str, fds: tuple[int, ...] = ()) -> str:
-    """Return the last error line of a failing program; empty if it succeeds."""
+    """Return the last error line of a failed sandbox probe; empty if it succeeded."""
     try:
         done = subprocess.run(
             argv,
@@ -257,7 +257,7 @@ def _run_probe_command(*argv: str, fds: tuple[int, ...] = ()) -> str:
 
 
 def _find_namespace_fix() -> str:
-    """Return the command that allows namespaces on this machine."""
+    """Return the command that enables the sandbox's namespaces on this machine."""
     for name, (forbids, allows) in NAMESPACE_SYSCTLS.items():
         with suppress(OSError):
             if Path("/proc/sys", name).read_text().strip() == forbids:
@@ -266,7 +266,7 @@ def _find_namespace_fix() -> str:
 
 
 def _check_landlock() -> SandboxCheck:
-    """Check Landlock by starting a confined program."""
+    """Check Landlock support by starting a confined program."""
     version = rulesets.get_landlock_version()
     if version < landlock.MIN_LANDLOCK_ABI:
         why = (
@@ -293,7 +293,7 @@ def _check_landlock() -> SandboxCheck:
 
 
 def _check_overlay(program: str, options: tuple[str, ...]) -> SandboxCheck:
-    """Check whether `travois try` works, built exactly the way it builds its copy."""
+    """Check whether `travois try` works, by mounting an overlay the way it does."""
     if not program:
         why = "`travois try` needs namespaces"
         return SandboxCheck("overlay", works=False, why=why)
@@ -316,7 +316,7 @@ def _check_overlay(program: str, options: tuple[str, ...]) -> SandboxCheck:
 
 
 def _check_loopback(program: str, options: tuple[str, ...]) -> SandboxCheck:
-    """Check whether the commands of a session can share a network, created the way they do it."""
+    """Check whether a session's commands can share a network, creating one the same way."""
     if not program:
         why = "needs namespaces; commands cannot reach a server that an earlier command started"
         return SandboxCheck(LOOPBACK_CHECK, works=False, why=why)
@@ -335,7 +335,7 @@ def _check_loopback(program: str, options: tuple[str, ...]) -> SandboxCheck:
 
 
 def _check_terminal() -> SandboxCheck:
-    """Check whether the kernel refuses typing into terminals; inside, our filter does."""
+    """Check whether the kernel blocks injecting terminal input; inside, our filter does."""
     with suppress(OSError):
         if Path("/proc/sys/dev/tty/legacy_tiocsti").read_text().strip() == "0":
             return SandboxCheck("tiocsti", works=True, why="blocked by the kernel")

@@ -140,7 +140,7 @@ def _build_ruleset(paths: LandlockPaths) -> BuiltRuleset:
 def list_landlock_rules(
     paths: LandlockPaths, listed: dict[str, PathIdentity]
 ) -> Iterator[tuple[str, int]]:
-    """Yield each path that may be used, with its rights; note the folders that were listed.
+    """Yield each path that a Landlock ruleset allows, with its rights; note the listed folders.
 
     A rule applies to everything below a path. So `/`, and a hidden folder with something shown in
     it, cannot be listed by programs: a rule for it would list all names below it.
@@ -167,7 +167,7 @@ def _list_beside_hidden(
     listed: dict[str, PathIdentity],
     rights: int = READ_RIGHTS,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the path, or as much of its contents as leaves out the hidden paths."""
+    """Yield a path to allow, or those parts of it that leave out the hidden paths."""
     if path in kept:
         return
     # Landlock has no rule that takes away: what hides something is left out, and its other entries
@@ -205,7 +205,7 @@ def _identify_listing(path: str) -> PathIdentity:
 
 
 def _add_path_rule(ruleset: int, path: str, rights: int) -> None:
-    """Add a rule for one path; rights that only folders have are dropped for a file."""
+    """Add a Landlock rule for one path; rights that only folders have are dropped for a file."""
     # O_NOFOLLOW: a path that became a link since it was listed must not open another place.
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""The folder that is /tmp for the commands of one session; it lives as long as the session."""
+"""The session's private /tmp for sandboxed commands; it lives as long as the session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FORK_COPY_BYTES = 100 * 1024 * 1024
 
 
 def open_session_tmp(home: TravoisHome, id: str, *, folder: Path, parent: str = "") -> Path:
-    """Return a session's folder, created if it is missing.
+    """Return the folder of a session's private /tmp, created if it is missing.
 
     A session restored from the trash brings it along in its own folder. A fork starts with a copy
     of its parent's.
@@ -37,13 +37,13 @@ def open_session_tmp(home: TravoisHome, id: str, *, folder: Path, parent: str = 
 
 
 def close_session_tmp(path: Path) -> None:
-    """Remove the folder if no file is in it; the sandbox leaves empty folders that it mounts on."""
+    """Remove a session's private /tmp if it has no files; empty mount folders do not count."""
     if has_only_folders(path):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def has_only_folders(path: Path) -> bool:
-    """Return whether a folder contains nothing but folders."""
+    """Return whether a session's /tmp contains nothing but folders."""
     with suppress(OSError), os.scandir(path) as entries:
         return all(
             one.is_dir(follow_symlinks=False) and has_only_folders(Path(one.path))
@@ -53,7 +53,7 @@ def has_only_folders(path: Path) -> bool:
 
 
 def _copy_session_files(before: Path, path: Path) -> None:
-    """Copy regular files; sockets and pipes of programs that are gone are useless."""
+    """Copy regular files to a fork's /tmp; sockets and pipes are useless without their programs."""
     if folder_size(before) > MAX_FORK_COPY_BYTES:
         return
     with suppress(OSError, shutil.Error):

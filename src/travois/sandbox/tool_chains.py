@@ -236,7 +236,7 @@ class ToolChainPaths(msgspec.Struct, frozen=True):
 def list_tool_chain_paths(
     home: str, environ: Mapping[str, str], *, hidden: Collection[ToolChainName] = ()
 ) -> ToolChainPaths:
-    """Return the tool chain paths in a home folder, and in folders named by variables."""
+    """Return the tool chains' paths in a home folder, and in folders named by variables."""
     chains = [chain for name, chain in TOOL_CHAINS.items() if name not in hidden]
     roots = tuple(_iterate_relocated(home, environ))
     return ToolChainPaths(
@@ -248,7 +248,7 @@ def list_tool_chain_paths(
 
 
 def _iterate_relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield usual folders, each with its configured place; never one that contains the home."""
+    """Yield tool chain folders with their relocated places; never one that contains the home."""
     for name, usual in RELOCATION_VARIABLES.items():
         for place in environ.get(name, "").split(":"):
             if (
@@ -262,7 +262,7 @@ def _iterate_relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[
 def _expand_names(
     names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
-    """Return the absolute paths of names, below the home and below relocated folders."""
+    """Return the absolute paths of tool chain files, below the home and relocated folders."""
     found = dict[str, None]()
     for name in names:
         found[join(home, name)] = None

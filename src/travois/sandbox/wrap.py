@@ -1,4 +1,4 @@
-"""Turning a program's command line into one that starts it inside a sandbox."""
+"""Wrapping a program's command line so that it starts inside a sandbox."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ choice."""
 
 
 class SandboxUnavailable(OSError):
-    """No sandbox could be built; nothing was started."""
+    """The sandbox could not be built; nothing was started."""
 
 
 class SandboxedCommand(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def build_sandboxed_command(
 
 
 def _with_mounted_pins(cage: SandboxProfile) -> SandboxProfile:
-    """Return the profile with mounts for files that neither git nor anybody else may write."""
+    """Return the sandbox profile with mounts for files that neither git nor others may write."""
     there = (path for path in cage.git_written if os.path.lexists(path))
     return replace(
         cage, pinned=(*cage.pinned, *(p for p in there if choose_git_rule(p) == "exact"))
@@ -121,7 +121,7 @@ def _with_mounted_pins(cage: SandboxProfile) -> SandboxProfile:
 def _open_command_guard(
     cage: SandboxProfile, ground: SandboxSetup, *, held: bool
 ) -> CommandGuard | None:
-    """Open the guard for the protected files that no mount holds; None if there are none."""
+    """Open the guard for protected files that no sandbox mount covers; None if there are none."""
     if cage.profile == "look" or ground.journal is None:
         return None
     found, roots = find_guarded_paths(cage, held=held), find_repository_roots(cage)
@@ -175,7 +175,7 @@ def _build_bwrap_command(
 
 
 def _choose_seccomp_filter(cage: SandboxProfile) -> bytes:
-    """Choose the system call filter: a read-only command gets EROFS for a socket as for a write."""
+    """Choose the seccomp filter; in a read-only sandbox, sockets fail with EROFS like writes."""
     kinds = landlock.socket_families(cage.network, own_net=True, profile=cage.profile)
     return _compile_seccomp_filter(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
 
@@ -186,7 +186,7 @@ def _compile_seccomp_filter(kinds: tuple[int, ...], refusal: int) -> bytes:
 
 
 def _open_session_network(cage: SandboxProfile, ground: SandboxSetup) -> NetworkNamespace | None:
-    """Open the session's network for a program that may not use the machine's."""
+    """Open the session's network for a sandboxed program that may not use the machine's."""
     assert ground.walls is not None
     if cage.network == "on" or ground.loopback is None or not ground.walls.shares_loopback:
         return None
@@ -194,7 +194,7 @@ def _open_session_network(cage: SandboxProfile, ground: SandboxSetup) -> Network
 
 
 def _open_command_proxy(cage: SandboxProfile, ground: SandboxSetup) -> CommandProxy | None:
-    """Open the proxy to the allowed hosts, if the profile has a list."""
+    """Open the proxy to the hosts that the sandbox allows, if its profile lists any."""
     if cage.network != "listed" or ground.network is None:
         return None
     door = ground.network().open(cage.hosts, cage.barred)
@@ -204,7 +204,7 @@ def _open_command_proxy(cage: SandboxProfile, ground: SandboxSetup) -> CommandPr
 
 
 def refuse_workspace_program(program: str, folders: tuple[str, ...]) -> None:
-    """Raise OSError for a sandbox program that lies where commands can write.
+    """Raise OSError for a sandbox program such as bwrap that commands could overwrite.
 
     A workspace must not choose the program that sandboxes it. The bundled bwrap may lie in one, in
     its virtual environment: there it is pinned.
@@ -216,7 +216,7 @@ def refuse_workspace_program(program: str, folders: tuple[str, ...]) -> None:
 
 
 def read_bwrap_report(fd: int) -> BwrapReport:
-    """Read what bwrap has reported up to its end."""
+    """Read what bwrap has reported about the sandboxed program."""
     told = b""
     with suppress(BlockingIOError):
         told = os.read(fd, 4096)
@@ -226,7 +226,7 @@ def read_bwrap_report(fd: int) -> BwrapReport:
 
 
 def _open_memory_file(data: bytes, ground: SandboxSetup) -> int:
-    """Return a descriptor of an anonymous file with these bytes."""
+    """Return a descriptor of an anonymous file for bwrap with these bytes."""
     fd = os.memfd_create("cage", os.MFD_CLOEXEC)
     ground.theirs.callback(os.close, fd)
     os.write(fd, data)

@@ -1,4 +1,4 @@
-"""Comparing a protected path with its saved state, by a rule, and undoing what breaks the rule."""
+"""Checking a guarded path against its saved state, and undoing changes that its rule forbids."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ MAX_CHANGE_CHARS = 120
 
 
 class ProtectedFileChange(msgspec.Struct, frozen=True):
-    """A changed name, in words, and whether it was restored."""
+    """A changed protected file, described in words, and whether it was restored."""
 
     words: str
     restored: bool = True
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The changes that a check found, and the state that the path is to keep from here on."""
+    """The changes that a check found, and the state that the path must keep afterwards."""
 
     changes: tuple[ProtectedFileChange, ...]
     saved: SavedPath
 
 
 def check_protected_path(saved: SavedPath, rule: CheckRule, aside: SetAsideFolder) -> CheckResult:
-    """Undo the changes that a rule forbids, and take over the others."""
+    """Undo the changes to a guarded path that its rule forbids, and accept the others."""
     moved = tuple(
         ProtectedFileChange(_path_for_message(path, saved))
         for path in restore_parents(saved, aside)
@@ -80,7 +80,7 @@ def undo_unsafe_config(
     name: bytes = b"",
     allowed: AllowSetting = allow_no_setting,
 ) -> tuple[tuple[ProtectedFileChange, ...], bytes]:
-    """Undo git settings that git would not set itself; return the contents to keep."""
+    """Undo changes to a git config that git would not make; return the contents to keep."""
     was, path = saved.nodes.get(name), _join_saved_path(saved, name)
     was = was if _is_saved_file(was) else None
     assert now.data is not None
@@ -99,7 +99,7 @@ def undo_unsafe_config(
 def _select_hooks_to_undo(
     saved: SavedPath, now: SavedTree, names: list[bytes]
 ) -> tuple[list[bytes], SavedPath]:
-    """Return the hooks to undo, and the saved state with all others taken over."""
+    """Return the git hooks to undo, and the saved state with all others accepted."""
     folder = now.get(b"")
     if folder is None or folder.kind != "folder":
         return names, saved
@@ -115,7 +115,7 @@ def _is_saved_file(node: SavedNode | None) -> bool:
 
 
 def _is_harmless_hook_entry(name: bytes, now: SavedTree) -> bool:
-    """Return whether a hook, or the folder of hooks, is one that git and its extensions create."""
+    """Return whether a git hook, or the hooks folder, is one that git or its extensions create."""
     node = now.get(name)
     if node is None or not name:
         return node is not None
@@ -124,7 +124,7 @@ def _is_harmless_hook_entry(name: bytes, now: SavedTree) -> bool:
 
 
 def _try_restore(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> bool:
-    """Restore a changed name of a protected path; return whether that succeeded."""
+    """Restore a changed entry of a guarded path; return whether that succeeded."""
     try:
         restore_name(saved, name, aside)
     except OSError:
@@ -141,12 +141,12 @@ def _path_for_message(path: str, saved: SavedPath) -> str:
 
 
 def make_printable(text: str) -> str:
-    """Replace unprintable characters of a name, so that it cannot change how a message reads."""
+    """Replace unprintable characters of a guarded path's name before a notice shows it."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= MAX_CHANGE_CHARS else f"{shown[:MAX_CHANGE_CHARS]}..."
 
 
 def join_first_names(names: list[str], most: int = 8) -> str:
-    """Join the first names, and say how many more there are."""
+    """Join the first changed names for a notice, and say how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,7 +1,7 @@
 """Guards of protected paths that commands can write: saved before, checked and restored after.
 
 The journal is a folder that no command can write. A file in `runs` names the paths that one running
-command must leave alone, locked by the process that started it; `saved` has the saved states. The
+command must not change, locked by the process that started it; `saved` has the saved states. The
 first run that guards a path saves it, and that state counts until the last run has ended. A run
 whose lock is free belongs to a process that was killed: the next process checks its paths.
 """
@@ -78,7 +78,7 @@ class GuardedPath(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GuardedRun(msgspec.Struct, frozen=True):
-    """The paths that one running command must leave alone."""
+    """The guarded paths that one running command must not change."""
 
     mark: str
     watches: tuple[GuardedPath, ...]
@@ -193,7 +193,7 @@ class GuardJournal:
                 yield GuardedPath(path, root, "repository")
 
     def _save_if_unguarded(self, watch: GuardedPath, held: frozenset[str]) -> bool:
-        """Save a path that nobody guards yet; return False if we may not read it."""
+        """Save a path that nobody guards yet; return False if it is unreadable."""
         if watch.rule == "lifted" or watch.path in held:
             return True
         earlier = self._load_saved(watch.path)
@@ -279,7 +279,7 @@ class GuardJournal:
             yield NEW_REPOSITORY_NOTICE.format(join_first_names(told))
 
     def accept_change(self, path: str, data: bytes | None = None) -> None:
-        """Accept a change that we made ourselves as the state to keep."""
+        """Accept a change made by the harness itself as the state to keep."""
         if not self.is_open():
             return
         with self._lock_journal():
@@ -423,7 +423,7 @@ class GuardJournal:
 
 
 def find_guarded_paths(cage: SandboxProfile, *, held: bool) -> tuple[GuardedPath, ...]:
-    """Return the paths to guard for a profile; `held` says that mounts hold the pins."""
+    """Return the paths to guard for a sandbox profile; `held` says that mounts protect its pins."""
     if cage.profile == "look":
         return ()
     roots = sorted(
@@ -447,7 +447,7 @@ def find_guarded_paths(cage: SandboxProfile, *, held: bool) -> tuple[GuardedPath
 
 
 def _choose_pinned_rule(path: str) -> GuardRule:
-    """Return the rule of a pinned path.
+    """Choose the rule by which a pinned path is guarded.
 
     A repository that does not exist yet may be created: only what starts programs is undone in it.
     """
@@ -457,7 +457,7 @@ def _choose_pinned_rule(path: str) -> GuardRule:
 
 
 def _iterate_guarded_paths(path: str, roots: list[str], rule: GuardRule) -> Iterator[GuardedPath]:
-    """Yield the path itself, or what blocks it: a file, or a link with its target."""
+    """Yield a path to guard, or what blocks it: a file, or a link with its target."""
     root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), "")
     real = real_path(path)
     if root:
@@ -487,7 +487,7 @@ def _check_by_rule(
 
 
 def find_repository_roots(cage: SandboxProfile) -> tuple[str, ...]:
-    """Return the folders in which a command could create or change repositories."""
+    """Return the folders to guard in which a command could create or change repositories."""
     folders = [real_path(folder) for folder in cage.folders]
     folders += [path for path in map(real_path, cage.writable) if is_git_folder(path)]
     outer = (one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
@@ -495,12 +495,12 @@ def find_repository_roots(cage: SandboxProfile) -> tuple[str, ...]:
 
 
 def is_git_folder(path: str) -> bool:
-    """Return whether a folder contains the history of a repository."""
+    """Return whether a folder to guard is a repository's git folder."""
     return all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs"))
 
 
 def choose_git_rule(path: str) -> CheckRule:
-    """Return the rule by which git may change a path of its own."""
+    """Choose the rule for guarding a path that git itself may write."""
     name = os.path.basename(path)
     if name in ("config", "config.worktree", ".gitmodules"):
         return "config"
@@ -521,7 +521,7 @@ def _is_name_at_or_below(name: bytes, other: bytes) -> bool:
 
 
 def _acquire_lock(fd: int) -> None:
-    """Take the journal's lock, waiting a while for another process. Raises OSError."""
+    """Acquire the guard journal's lock, waiting for other processes. Raises OSError."""
     end = time.monotonic() + JOURNAL_LOCK_SECONDS
     while True:  # polled, since a blocking flock has no timeout
         try:
@@ -539,7 +539,7 @@ def _acquire_lock(fd: int) -> None:
 def _describe_changes(
     changes: list[ProtectedFileChange], aside: SetAsideFolder, *, when: str
 ) -> Iterator[str]:
-    """Yield the notices for the user and the model about changes."""
+    """Yield notices about guarded files that changed, for the user and the model."""
     restored = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if restored:

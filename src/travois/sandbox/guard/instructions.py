@@ -1,9 +1,9 @@
-"""Protected project files: instructions for agents and CI definitions, at any depth.
+"""Protected project files: agent instructions and CI definitions, at any depth.
 
 A command may write anywhere in the workspace, and git changes these files in ordinary work, so no
-mount holds them. They are noted before a command that runs without approval and restored after it,
-unless somebody agreed to the change or it comes out of the repository: content that git had under
-that very path before the command began.
+mount protects them. Their state is noted before a command that runs without approval and restored
+after it, unless somebody approved the change or it comes out of the repository: content that git
+had under that very path before the command began.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ACCEPTED_FILE = "accepted"
 
 
 class NotedFile(msgspec.Struct, frozen=True):
-    """The state of a file, when it was read, and the folder that it belonged to."""
+    """The noted state of a file, when it was read, and the folder that it belonged to."""
 
     node: SavedNode
     at: int
@@ -84,7 +84,7 @@ class UnaskedRun(msgspec.Struct, frozen=True):
 
 
 class ProtectedProjectFiles:
-    """The protected project files and the state that they are to keep while commands run.
+    """The protected project files and the state that they must keep while commands run.
 
     `folder` is one that no command can write; `find` lists such files below some folders.
     """
@@ -96,7 +96,7 @@ class ProtectedProjectFiles:
         self._left = MAX_NOTED_BYTES
 
     def note_files(self, roots: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-        """Note the state of files, except those that another command must leave alone.
+        """Note the state of files, except those that another command must not change.
 
         Returns the digests of all of them.
         """
@@ -116,7 +116,7 @@ class ProtectedProjectFiles:
         return tuple((path, _digest_node(noted.node)) for path, noted in held)
 
     def begin_run(self, name: str, running: UnaskedRun) -> None:
-        """Keep a command from changing files, from here on."""
+        """Keep a command from changing files from its start on."""
         self._running[name] = running
 
     def check_all_runs(self) -> list[str]:
@@ -124,7 +124,7 @@ class ProtectedProjectFiles:
         return [words for name in self._running for words in self.check_run(name)]
 
     def check_run(self, name: str) -> tuple[str, ...]:
-        """Restore the files whose changes nobody agreed to, and take over all other changes."""
+        """Restore the files whose changes nobody approved, and accept all other changes."""
         if name not in self._running:
             return ()
         aside = SetAsideFolder(os.path.join(self._folder, "replaced"))
@@ -134,7 +134,7 @@ class ProtectedProjectFiles:
     def end_run(self, name: str, roots: tuple[str, ...]) -> tuple[str, ...]:
         """Check the changes of a command for the last time.
 
-        Changes that somebody agreed to are taken over for the commands that still run.
+        Approved changes are accepted for the commands that still run.
         """
         told = self.check_run(name)
         if self._running.pop(name, None) is None and self._running:
@@ -144,7 +144,7 @@ class ProtectedProjectFiles:
         return told
 
     def accept_change(self, path: str, data: bytes | None) -> None:
-        """Accept a change that somebody agreed to as the state to keep, in all processes."""
+        """Accept an approved change as the state to keep, in all processes."""
         if not protected_names(path):
             return
         roots = tuple(root for one in self._running.values() for root in one.roots)
@@ -158,14 +158,14 @@ class ProtectedProjectFiles:
             file.write(_digest_record(path, _digest_node(is_.node) if is_ else MISSING_DIGEST))
 
     def forget_accepted(self) -> None:
-        """Forget the changes agreed to during commands that have ended."""
+        """Forget the changes approved during commands that have ended."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, ACCEPTED_FILE))
 
     def _check_files(
         self, roots: tuple[str, ...], aside: SetAsideFolder
     ) -> Iterator[ProtectedFileChange]:
-        """Take over the changes that are legitimate and restore the other files."""
+        """Accept the legitimate changes and restore the other files."""
         known = (path for path in self._noted if _is_below_any(path, roots))
         found = {*_with_link_targets(self._find(roots), roots), *known}
         now = {path: self._read_noted(path, roots) for path in sorted(found)}
@@ -180,13 +180,13 @@ class ProtectedProjectFiles:
                 yield self._restore_file(path, was, is_, aside)
 
     def _list_unguarded(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
-        """Return the files in some folders that no running command must leave alone."""
+        """Return the files in some folders that no running command is kept from changing."""
         held = tuple(root for one in self._running.values() for root in one.roots)
         inner = (path for path in _with_link_targets(paths, roots) if _is_below_any(path, roots))
         return [path for path in inner if not _is_below_any(path, held)]
 
     def _read_noted(self, path: str, roots: tuple[str, ...]) -> NotedFile | None:
-        """Return the state of a file, without reading one that cannot have changed since."""
+        """Return a file's state, without rereading one that cannot have changed."""
         root = next((root for root in roots if _is_below_any(path, (root,))), "")
         known = self._noted.get(path)
         if (
@@ -208,7 +208,7 @@ class ProtectedProjectFiles:
         return NotedFile(node, at, root, _folder_identity(_find_owning_folder(path, root)))
 
     def _find_moved(self, now: dict[str, NotedFile | None]) -> Iterator[tuple[str, str]]:
-        """Find files that moved with the folder that they guide, with their old paths.
+        """Find instruction files that moved together with the folder they apply to.
 
         A file moved by itself does not count: that would apply its instructions to another folder.
         """
@@ -275,7 +275,7 @@ class ProtectedProjectFiles:
 
 
 def _restore_despite_modes(saved: SavedPath, aside: SetAsideFolder) -> None:
-    """Restore a file, even if a command closed it, or its folder, to us."""
+    """Restore a project file, even if a command made it or its folder inaccessible."""
     tuple(restore_parents(save_path(saved.path, saved.root), aside))
     try:
         restore_name(saved, ROOT_NAME, aside)
@@ -286,7 +286,7 @@ def _restore_despite_modes(saved: SavedPath, aside: SetAsideFolder) -> None:
 
 
 def _render_notices(changes: list[ProtectedFileChange], aside: SetAsideFolder) -> Iterator[str]:
-    """Yield the notices about changes for the user and the model."""
+    """Yield notices about restored project files, for the user and the model."""
     done = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if done:
@@ -297,7 +297,7 @@ def _render_notices(changes: list[ProtectedFileChange], aside: SetAsideFolder) -
 
 
 def find_mountable_files(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that a mount can hold: a second hard link would be a way around it."""
+    """Return the project files that a read-only mount protects: those with one hard link."""
     plain_ones = (path for path in paths if _has_one_name(path))
     return tuple(islice(plain_ones, MAX_READ_ONLY_MOUNTS))
 
@@ -313,9 +313,9 @@ def _has_one_name(path: str) -> bool:
 def report_changes_since_kill(
     before: Iterable[tuple[str, bytes]], paths: Iterable[str]
 ) -> Iterator[str]:
-    """Report the files that differ from what a killed session noted; they stay as they are.
+    """Report project files that differ from what a killed session noted, without restoring them.
 
-    The user may have changed them since, and content that git has in its index is no surprise.
+    The user may have changed them since, and content that git has in its index is expected.
     """
     known = dict(before)
     now = {path: read_saved_tree(path).get(ROOT_NAME) for path in {*known, *paths}}
@@ -330,7 +330,7 @@ def report_changes_since_kill(
 
 
 def is_from_git(path: str, was: SavedNode | None, is_: SavedNode | None, *, since: int) -> bool:
-    """Return whether a change is one that git makes when it moves to another commit.
+    """Return whether a project file's change is one that git makes when it checks out a commit.
 
     The index must list the path with this content, or no longer list it, and the content must have
     been among git's objects before the command began, by the kernel's clock, which no program can
@@ -351,14 +351,14 @@ def is_from_git(path: str, was: SavedNode | None, is_: SavedNode | None, *, sinc
 
 
 def _find_working_tree(path: str) -> str:
-    """Return the working tree that a file belongs to; empty if none."""
+    """Return the git working tree that a project file belongs to; empty if none."""
     parts = path.split("/")
     folders = ("/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1))
     return next((folder for folder in folders if os.path.lexists(f"{folder}/.git")), "")
 
 
 def _find_git_folders(top: str) -> tuple[str, str]:
-    """Return the folder with a working tree's index, and the one with its objects."""
+    """Return the git folder with a working tree's index, and the one with its objects."""
     git = f"{top}/.git"
     if os.path.isfile(git):
         git = os.path.join(top, _read_pointer_text(git).removeprefix("gitdir:").strip())
@@ -375,7 +375,7 @@ def _read_pointer_text(path: str) -> str:
 
 
 def _read_regular_file(path: str, most: int) -> bytes:
-    """Read a regular file, never one that could block. Raises OSError."""
+    """Read a regular project file, never one that could block. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -384,7 +384,7 @@ def _read_regular_file(path: str, most: int) -> bytes:
 
 
 def _find_index_blob(index: str, wanted: bytes) -> bytes | None:
-    """Return the blob that an index lists for a path. Raises if the index is not understood."""
+    """Return the blob that a git index lists for a path. Raises if it cannot be parsed."""
     data = _read_regular_file(index, MAX_GIT_INDEX_BYTES)
     return next(
         (blob_hash_at(data, at) for at, name in iterate_entries(data) if name == wanted), None
@@ -396,7 +396,7 @@ def _git_blob_id(data: bytes) -> bytes:
 
 
 def _object_existed(objects: str, name: bytes, *, since: int) -> bool:
-    """Return whether an object existed at a moment, alone or in a pack."""
+    """Return whether a git object existed at a given time, loose or in a pack."""
     text = name.hex()
     loose = f"{objects}/{text[:2]}/{text[2:]}"
     packs = (
@@ -410,14 +410,14 @@ def _object_existed(objects: str, name: bytes, *, since: int) -> bool:
 
 
 def _is_unchanged_since(path: str, since: int) -> bool:
-    """Return whether a file is unchanged since a moment: any change sets its ctime."""
+    """Return whether a file is unchanged since a time: any change sets its ctime."""
     with suppress(OSError):
         return os.lstat(path).st_ctime_ns < since
     return False
 
 
 def _pack_has_object(pack: str, name: bytes) -> bool:
-    """Return whether a pack's index, version 2, contains an object."""
+    """Return whether a git pack's index, version 2, contains an object."""
     with suppress(OSError, error), open(pack, "rb") as file:
         file.seek(8 + 4 * max(0, name[0] - 1))
         first, last = PACK_FANOUT.unpack(file.read(8))
@@ -429,7 +429,7 @@ def _pack_has_object(pack: str, name: bytes) -> bool:
 
 
 def _list_folder_names(folder: str) -> list[str]:
-    """List the names in a folder; empty if it cannot be read."""
+    """List the names in a git objects folder; empty if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -437,7 +437,7 @@ def _list_folder_names(folder: str) -> list[str]:
 
 
 def _with_link_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
-    """Yield the same files, and the targets of links among them in the workspace."""
+    """Yield the project files, and the targets of links among them in the workspace."""
     for path in paths:
         yield path
         if os.path.islink(path):
@@ -447,7 +447,7 @@ def _with_link_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator
 
 
 def _find_owning_folder(path: str, root: str) -> str:
-    """Return the folder that a protected file applies to."""
+    """Return the folder that a protected project file applies to."""
     above, owner = os.path.basename(root), root
     for name in path.removeprefix(f"{root}/").split("/")[:-1]:
         if is_checked_name(name, above):
@@ -457,7 +457,7 @@ def _find_owning_folder(path: str, root: str) -> str:
 
 
 def _is_path_free(folder: str) -> bool:
-    """Return whether nothing has replaced a folder or one that contained it."""
+    """Return whether nothing replaced a project file's folder, or one above it."""
     return not os.path.lexists(folder) and os.path.realpath(folder) == folder
 
 
@@ -476,7 +476,7 @@ def _is_below_any(path: str, roots: tuple[str, ...]) -> bool:
 
 
 def _has_same_content(was: NotedFile | None, is_: NotedFile | None) -> bool:
-    """Return whether a file has the same contents; its mode does not count."""
+    """Return whether a project file has the same content; its mode does not count."""
     if was is None or is_ is None:
         return was is is_
     if was.node.data is None or is_.node.data is None:
@@ -505,7 +505,7 @@ def _has_stamp(path: str, known: NotedFile) -> bool:
 
 
 def _folder_identity(folder: str) -> tuple[int, int]:
-    """Return the device and inode of a folder; zeros if it is missing."""
+    """Return a project folder's device and inode; zeros if it is missing."""
     try:
         found = os.lstat(folder)
     except OSError:

@@ -210,7 +210,7 @@ class RepositoryFinder:
 
 
 def _scan_entries(folder: str) -> tuple[set[str], dict[str, int]]:
-    """Return the names in a folder, and the paths of its folders with their inodes."""
+    """List a folder while searching for repositories: its names, and its folders' inodes."""
     names, inner = set[str](), dict[str, int]()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -221,7 +221,7 @@ def _scan_entries(folder: str) -> tuple[set[str], dict[str, int]]:
 
 
 def _find_repositories_in(folder: str, names: set[str], *, is_git: bool) -> tuple[str, ...]:
-    """Return the repositories that a folder is or names, as git's `is_git_directory` decides."""
+    """Return the repositories that a folder is or names, by git's own `is_git_directory` test."""
     linked = "commondir" in names
     whole = "HEAD" in names and (linked or ("objects" in names and "refs" in names))
     own = (folder,) if is_git or whole else ()
@@ -232,7 +232,7 @@ def _find_repositories_in(folder: str, names: set[str], *, is_git: bool) -> tupl
 def _find_protected_in(
     folder: str, names: set[str], inner: dict[str, int], *, kind: FolderKind
 ) -> tuple[str, ...]:
-    """Return the protected files in a folder; a link counts as itself."""
+    """Return the protected project files in a folder; a link counts as itself."""
     if kind in ("git", "dependencies"):
         return ()
     above, whole = os.path.basename(folder), kind == "protected"
@@ -242,7 +242,7 @@ def _find_protected_in(
 
 
 def _classify_folder(name: str, above: str, around: FolderKind) -> FolderKind:
-    """Return the kind of a folder inside another one."""
+    """Decide how the search for repositories treats a folder inside another one."""
     if around != "git" and _is_git_name(name):
         return "git"
     if around in ("git", "dependencies") or name in DEPENDENCY_FOLDERS:
@@ -253,7 +253,7 @@ def _classify_folder(name: str, above: str, around: FolderKind) -> FolderKind:
 
 
 def _is_git_name(name: str) -> bool:
-    """Return whether git finds a repository by this name, on a disk that ignores case too."""
+    """Return whether git takes this name for a repository's, even on a case-insensitive disk."""
     return name.casefold() == ".git"
 
 
@@ -267,7 +267,7 @@ GITDIR_PREFIX = b"gitdir:"
 
 
 class RepositoryContext(msgspec.Struct, frozen=True):
-    """The rest of the workspace, as far as checking one repository needs it."""
+    """The parts of the workspace that checking one repository needs to know."""
 
     roots: tuple[str, ...] = ()
     """The folders that belong to the workspace."""
@@ -280,7 +280,7 @@ class RepositoryContext(msgspec.Struct, frozen=True):
 def check_repository(
     saved: SavedPath, aside: SetAsideFolder, *, around: RepositoryContext
 ) -> CheckResult:
-    """Undo what would start programs in a repository, and take over all other changes."""
+    """Undo what would start programs in a guarded repository, and accept all other changes."""
     if not os.path.lexists(saved.path):
         return CheckResult((), msgspec.structs.replace(saved, tree=()))
     now = read_names(saved.path, GUARDED_GIT_NAMES, saved)
@@ -310,7 +310,7 @@ def check_repository(
 
 
 def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[str, ...]:
-    """Return what would start programs in a new repository; nothing is changed."""
+    """Return what would start programs in a new repository; change nothing."""
     now = read_names(path, GUARDED_GIT_NAMES)
     allowed = partial(_names_inner_worktree, path, around.roots)
     found = list[str]()
@@ -328,7 +328,7 @@ def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[st
 
 
 def _accept_node(tree: dict[bytes, SavedNode], name: bytes, node: SavedNode | None) -> None:
-    """Take over the present state of one name into the saved state of a repository."""
+    """Accept the present state of one name into a repository's saved state."""
     if node is None:
         tree.pop(name, None)
     else:
@@ -348,7 +348,7 @@ def _undo_change(
 
 
 def _is_lifted(path: str, name: bytes, around: RepositoryContext) -> bool:
-    """Return whether the command was allowed to change this path of a repository."""
+    """Return whether the command had permission to change this path of a repository."""
     # `git config` was allowed; it may have been told to work in another repository.
     if name in GIT_CONFIG_NAMES and any(one.endswith("/.git/config") for one in around.lifted):
         return True
@@ -358,7 +358,7 @@ def _is_lifted(path: str, name: bytes, around: RepositoryContext) -> bool:
 def _is_acceptable_node(
     name: bytes, now: SavedTree, *, path: str, around: RepositoryContext
 ) -> bool:
-    """Return whether a name in a repository leads git to no program of a command's choice."""
+    """Return whether a changed repository entry cannot make git run a program."""
     node = now.get(name)
     if not name:
         return node is None or _resolve_git_pointer(node, path) in around.known
@@ -507,7 +507,7 @@ class TimestampFolderChanges:
 
 
 def _folder_ctime(folder: str) -> int:
-    """Return the change time of a watched folder in nanoseconds; -2 if it is missing."""
+    """Return a watched folder's change time in nanoseconds; -2 if it is missing."""
     try:
         return os.lstat(folder).st_ctime_ns
     except OSError:
@@ -515,7 +515,7 @@ def _folder_ctime(folder: str) -> int:
 
 
 def _get_max_watches() -> int:
-    """Return the number of folders that a user may watch."""
+    """Return the number of folders that inotify lets a user watch."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())

@@ -53,7 +53,7 @@ class SetAsideFolder:
         _copy_at_spot(place, self._choose_free_name(place, root), left=[MAX_SET_ASIDE_BYTES])
 
     def _choose_free_name(self, place: OpenedPath, root: str) -> str:
-        """Return a free name in our folder.
+        """Return a free name in the set-aside folder.
 
         It is one flat name for the whole path: an earlier entry may be a link to anywhere.
         """
@@ -73,7 +73,7 @@ class SetAsideFolder:
 
 
 def _remove_old_copies(folder: str) -> None:
-    """Delete copies of replaced protected files that were set aside long ago."""
+    """Delete old copies of protected files that were set aside before their restore."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         with suppress(OSError):
@@ -82,7 +82,7 @@ def _remove_old_copies(folder: str) -> None:
 
 
 def _copy_at_spot(place: OpenedPath, target: str, *, left: list[int]) -> None:
-    """Copy a file, a link or a folder; of anything else only the name."""
+    """Copy a file, link or folder to be set aside; of anything else only the name."""
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(place.name, dir_fd=place.folder), target)
@@ -106,7 +106,7 @@ def _copy_at_spot(place: OpenedPath, target: str, *, left: list[int]) -> None:
 
 
 def _delete_at_spot(place: OpenedPath) -> None:
-    """Delete a file or a whole folder at an opened path."""
+    """Delete a file or a whole folder at an opened path, before its saved state is restored."""
     try:
         os.unlink(place.name, dir_fd=place.folder)
     except OSError as error:
@@ -128,7 +128,7 @@ NodeKind = Literal["file", "link", "folder", "other"]
 
 
 class SavedNode(msgspec.Struct, frozen=True, array_like=True):
-    """One file, link or folder; `data` is None where it was not saved."""
+    """The saved state of a file, link or folder; `data` is None where it was not saved."""
 
     kind: NodeKind
     mode: int
@@ -242,7 +242,7 @@ class SavedTreeReader:
 def save_path(
     path: str, root: str, earlier: SavedPath | None = None, *, names: tuple[str, ...] = ()
 ) -> SavedPath:
-    """Return the current state of a path; `earlier` saves reading what has not changed since.
+    """Save the current state of a guarded path; `earlier` avoids rereading what is unchanged.
 
     With names given, only these are read of a folder.
     """
@@ -254,7 +254,7 @@ def save_path(
 
 
 def read_saved_tree(path: str, earlier: SavedPath | None = None) -> SavedTree:
-    """Return the nodes at a path; a path that leads through a link or a file has none."""
+    """Return the nodes of a guarded path; none if it leads through a link or a file."""
     if not os.path.lexists(path):
         return {}  # most protected names are missing, and this is faster
     try:
@@ -270,7 +270,7 @@ def read_saved_tree(path: str, earlier: SavedPath | None = None) -> SavedTree:
 
 
 def read_names(path: str, names: tuple[str, ...], earlier: SavedPath | None = None) -> SavedTree:
-    """Return the nodes of some names in a folder; anything but a folder is read as itself."""
+    """Return the saved nodes of some names in a folder; anything else is read as itself."""
     reader, tree = SavedTreeReader(earlier, checkouts=False), dict[bytes, SavedNode]()
     with suppress(FileNotFoundError, NotADirectoryError), open_parent(path) as place:
         found = _stat_node(place)
@@ -286,7 +286,7 @@ def read_names(path: str, names: tuple[str, ...], earlier: SavedPath | None = No
 
 
 def find_differences(before: SavedTree, now: SavedTree) -> Iterator[bytes]:
-    """Yield the names that differ, from the top down; a new folder stands for its contents."""
+    """Yield the names that differ from the saved state, top down; a new folder once."""
     added = list[bytes]()
     for name in sorted(before.keys() | now.keys()):
         was, is_ = before.get(name), now.get(name)
@@ -300,7 +300,7 @@ def find_differences(before: SavedTree, now: SavedTree) -> Iterator[bytes]:
 
 
 def restore_parents(saved: SavedPath, aside: SetAsideFolder) -> Iterator[str]:
-    """Restore parent folders that were renamed, if they lie beside their old name.
+    """Restore renamed parent folders of a guarded path, if they lie beside their old name.
 
     A repository whose `.git` was moved away and replaced would otherwise be left in two pieces.
     """
@@ -352,7 +352,7 @@ def restore_name(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> None:
 
 
 def write_node(place: OpenedPath, node: SavedNode) -> None:
-    """Write a name's contents atomically and as a new file: old hard links lead elsewhere."""
+    """Write a saved file atomically as a new inode: old hard links may lead elsewhere."""
     if node.data is None:
         raise OSError(errno.EFBIG, "it was too large to save", place.path)
     draft = place.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
@@ -376,7 +376,7 @@ def write_node(place: OpenedPath, node: SavedNode) -> None:
 def _remove_new_path(
     place: OpenedPath, found: SavedNode, saved: SavedPath, aside: SetAsideFolder
 ) -> None:
-    """Remove what did not exist; checkouts of agents stay, with the folder that contains them."""
+    """Remove a path that was not in the saved state; agents' checkouts and their parents stay."""
     kept = os.fsdecode(CHECKOUTS_NAME)
     if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
         aside.move(place, root=saved.root)
@@ -416,7 +416,7 @@ def _set_owner_and_mode(fd: int, node: SavedNode) -> None:
 
 
 def _clear_parents(path: str, saved: SavedPath, aside: SetAsideFolder) -> None:
-    """Move aside everything above a path that is not a folder."""
+    """Set aside every non-folder above a guarded path that is to be restored."""
     way = path.removeprefix(saved.root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
         with (
@@ -429,7 +429,7 @@ def _clear_parents(path: str, saved: SavedPath, aside: SetAsideFolder) -> None:
 
 
 def _find_parents(path: str, root: str) -> Iterator[ParentFolder]:
-    """Yield the folders between a root and a path."""
+    """Yield the folders between a root and a guarded path."""
     way = path.removeprefix(root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
         at = "/".join((root, *way[:depth]))
@@ -440,7 +440,7 @@ def _find_parents(path: str, root: str) -> Iterator[ParentFolder]:
 
 
 def _is_in_place(holder: ParentFolder) -> bool:
-    """Return whether a folder is where it was and open to us."""
+    """Return whether a guarded path's parent folder is in place and accessible."""
     try:
         found = os.lstat(holder.path)
     except OSError:
@@ -450,7 +450,7 @@ def _is_in_place(holder: ParentFolder) -> bool:
 
 
 def _make_accessible(place: OpenedPath) -> None:
-    """Make a folder of ours accessible that was closed to us."""
+    """Make the user's own folder accessible again to restore what is in it."""
     fd = place.open(os.O_PATH | os.O_DIRECTORY)
     try:
         mode = os.fstat(fd).st_mode
@@ -461,7 +461,7 @@ def _make_accessible(place: OpenedPath) -> None:
 
 
 def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
-    """Return whether an opened path is still the parent folder that was saved."""
+    """Return whether an opened folder is still the parent that was saved."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
@@ -470,7 +470,7 @@ def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
 
 
 def _list_parent_names(place: OpenedPath) -> list[str]:
-    """List the names in the folder that contains an opened path."""
+    """List the names in the folder that contains an opened guarded path."""
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
     try:
         return os.listdir(fd)
@@ -479,7 +479,7 @@ def _list_parent_names(place: OpenedPath) -> list[str]:
 
 
 def _has_entry(place: OpenedPath, name: str) -> bool:
-    """Return whether a folder has an entry of that name."""
+    """Return whether an opened folder has an entry of this name."""
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         return name in os.listdir(fd)
@@ -488,7 +488,7 @@ def _has_entry(place: OpenedPath, name: str) -> bool:
 
 
 def _stat_node(place: OpenedPath) -> SavedNode | None:
-    """Read the metadata of a path as a saved node without content; None if it is missing."""
+    """Read a guarded path's metadata as a saved node without content; None if it is missing."""
     try:
         return _node_from_stat(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
@@ -496,7 +496,7 @@ def _stat_node(place: OpenedPath) -> SavedNode | None:
 
 
 def _node_from_stat(found: os.stat_result) -> SavedNode:
-    """Build a saved node without content from the metadata of a file."""
+    """Build a saved node without content from a file's metadata."""
     stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     kind = _node_kind(found.st_mode)
     names = found.st_nlink if kind == "file" else 1
@@ -504,7 +504,7 @@ def _node_from_stat(found: os.stat_result) -> SavedNode:
 
 
 def _node_kind(mode: int) -> NodeKind:
-    """Return whether a file mode means a regular file, a link, a folder or something else."""
+    """Return a saved node's kind for a file mode: file, link, folder or other."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISLNK(mode):

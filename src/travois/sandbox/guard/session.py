@@ -89,11 +89,11 @@ class SessionGuards:
     def check_children(
         self, is_over: Callable[[ChildProcess], bool], *, running: bool = False
     ) -> None:
-        """Check the files of programs that have ended; close the guards of those that are all gone.
+        """Check the protected files of ended programs; close the guards of those that are all gone.
 
-        With `running`, also look at programs that go on: a server in the background may plant a
-        file and never end. Those that ended come first, since what they were allowed to change
-        is then known.
+        With `running`, also check programs that go on: a server in the background may plant a file
+        and never end. Those that ended come first, since what they were allowed to change is then
+        known.
         """
         for child in [child for child in self._children if child.status is not None]:
             assert child.guard is not None
