@@ -54,7 +54,7 @@ STREAM_MEMBER = b'],"stream":true'
 
 
 def encode_context_edits(view: View) -> bytes:
-    """Encode the context edits that clear exactly the cleared tool results; empty if none.
+    """Encode Anthropic context edits that clear exactly the tool results to clear; empty if none.
 
     The provider works them out anew for each request. What it keeps is counted from the end, so
     that count grows with each call and the set stays as it was decided.
@@ -80,7 +80,7 @@ def encode_context_edits(view: View) -> bytes:
 
 
 def count_cleared_results(view: View) -> int:
-    """Return the number of results that the provider should report as cleared."""
+    """Return how many tool results Anthropic should report as cleared."""
     gone = set(view.cleared)
     return (
         sum(use.id in gone for use in _tool_calls_in_view(view))
@@ -90,28 +90,28 @@ def count_cleared_results(view: View) -> int:
 
 
 def add_beta_header(headers: Headers, beta: str) -> Headers:
-    """Return the headers with one more beta."""
+    """Return Anthropic request headers with one more beta."""
     named = [value for name, value in headers if name == BETA_HEADER]
     others = tuple(header for header in headers if header[0] != BETA_HEADER)
     return (*others, (BETA_HEADER, ",".join((*named, beta))))
 
 
 def beta_of_field(field: str) -> str:
-    """Return the beta that a rejected field belongs to; the field itself if it is not ours."""
+    """Return the Anthropic beta that a rejected field belongs to; the field itself if unknown."""
     if field.startswith(("context_management", "clear_")):
         return CONTEXT_EDITING_BETA
     return COMPACTION_BETA if field.startswith("compaction") else field
 
 
 def to_cache_warming_request(request: Request) -> Request:
-    """Return the request changed to ask for no reply: it only keeps the prompt cache warm."""
+    """Return an Anthropic request that asks for no reply: it only keeps the prompt cache warm."""
     body = re.sub(rb'"max_tokens":\d+', b'"max_tokens":0', request.body, count=1)
     at = body.rindex(STREAM_MEMBER)
     return replace(request, body=body[: at + 1] + body[at + len(STREAM_MEMBER) :])
 
 
 def to_summary_request(request: Request) -> Request:
-    """Return the request changed to ask for a signed summary instead of a reply."""
+    """Return an Anthropic request that asks for a signed summary instead of a reply."""
     body = request.body[:-1] + b',"compaction":{"type":"summarize"}}'
     return replace(request, body=body, headers=add_beta_header(request.headers, COMPACTION_BETA))
 
@@ -230,7 +230,7 @@ def _anthropic_headers(model: ModelCard) -> Headers:
 
 
 def _cache_control_marker(model: ModelCard) -> bytes:
-    """Return the cache marker, with the same lifetime everywhere as the API requires."""
+    """Return Anthropic's cache marker; the API requires the same lifetime for all."""
     if "no-cache-markers" in model.quirks:
         return b""
     ttl = b',"ttl":"1h"' if model.cache_ttl == "1h" else b""
@@ -238,7 +238,7 @@ def _cache_control_marker(model: ModelCard) -> bytes:
 
 
 def _encode_marked_list(name: str, blocks: list[bytes], *, marker: bytes) -> bytes:
-    """Encode tools or system blocks as a member with any cache marker on the last one."""
+    """Encode Anthropic's tools or system blocks, with any cache marker on the last one."""
     if not blocks:
         return b""
     return b',"%s":[%s%s}]' % (name.encode(), b",".join(blocks)[:-1], marker)
@@ -255,7 +255,7 @@ def _encode_anthropic_tool(tool: ToolSpec) -> bytes:
 
 
 def _encode_anthropic_reply(fact: Assistant, *, before: str) -> Iterator[RequestPart]:
-    """Encode a reply as it came, without the blocks that the API refuses to take back."""
+    """Encode an earlier reply for Anthropic, without blocks that the API refuses."""
     blocks = [block for block in fact.content if _is_sendable_block(block)]
     # A reply that was cut off while thinking ends in a thinking block, which the API refuses.
     while blocks and _anthropic_block_type(blocks[-1]) in THINKING_BLOCKS:
@@ -271,7 +271,7 @@ def _encode_anthropic_reply(fact: Assistant, *, before: str) -> Iterator[Request
 
 
 def _can_end_reply(block: AnyBlock) -> bool:
-    """Return whether a reply may end here: no open call, no block of a server-side tool."""
+    """Return whether an Anthropic reply may end here: no open call, no server-side tool block."""
     return not isinstance(block, Call) and _anthropic_block_type(block) in NEEDS_CONTINUE_BLOCKS
 
 
@@ -296,7 +296,7 @@ def _is_sendable_block(block: AnyBlock) -> bool:
 
 
 def _is_foreign_summary(block: Opaque) -> bool:
-    """Return whether another provider's block holds a summary or text that must be kept."""
+    """Return whether another provider's block has a summary or text to send to Anthropic."""
     return block.kind in ("compaction", "text") and bool(block.text.strip())
 
 
@@ -344,7 +344,7 @@ def _is_blank_text(text: Text) -> bool:
 
 
 def _as_text_block(block: TextOrMedia) -> Text:
-    """Return the block as text, since a tool error may hold nothing else."""
+    """Return a tool result's block as text: Anthropic errors may contain nothing else."""
     if isinstance(block, Text):
         return block
     return Text(media_placeholder(block, "not shown with an error"))

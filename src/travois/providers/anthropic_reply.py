@@ -284,21 +284,21 @@ def _decode_anthropic_event(data: bytes) -> _AnthropicEvent:
 
 
 def _block_index(said: _AnthropicEvent) -> int:
-    """Return the block that a streamed event belongs to; raise `ApiError` if it names none."""
+    """Return the block that an Anthropic stream event belongs to; raise `ApiError` if none."""
     if not isinstance(said.index, int):
         raise ApiError("garbled", f"A {said.type} event does not name its block.")
     return said.index
 
 
 def _effective_stop(stop: StopReason, content: tuple[AnyBlock, ...]) -> StopReason:
-    """Return the stop reason that fits the content: calls wait for results, whatever it says."""
+    """Return the stop reason that fits the Anthropic reply: tool calls wait for results."""
     if extract_calls(content) and stop in ("end", "unknown"):
         return "calls"
     return "end" if stop == "calls" and not extract_calls(content) else stop
 
 
 def _stop_detail(end: dict[str, Any]) -> str:
-    """Return the details of an unusual stop of a reply, such as a refusal's category."""
+    """Return the details of an Anthropic reply's unusual stop, such as a refusal's category."""
     details = as_object(end.get("stop_details"))
     told = (details.get("category"), details.get("explanation"))
     if any(told):
@@ -312,13 +312,13 @@ WINDOW_STEPS = ("message", "fallback_message")
 
 
 def _count_cleared_tool_uses(end: dict[str, Any]) -> int:
-    """Return the number of tool results that the applied context edits cleared."""
+    """Return how many tool results Anthropic's context edits cleared."""
     applied = as_list(as_object(end.get("context_management")).get("applied_edits"))
     return sum(read_count(as_object(edit), "cleared_tool_uses") for edit in applied)
 
 
 def _parse_anthropic_usage(usage: dict[str, Any]) -> Usage:
-    """Parse the token usage; if the provider took several steps, their sum is billed."""
+    """Parse Anthropic's token usage; if the reply took several steps, their sum is billed."""
     taken = [as_object(row) for row in as_list(usage.get("iterations"))]
     said = [row for row in taken if row.get("type") in WINDOW_STEPS]
     others = [_parse_usage_counts(row) for row in taken if not said or row is not said[-1]]

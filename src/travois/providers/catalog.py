@@ -27,7 +27,7 @@ with lazy_imports():
 
 
 class ModelPolicy(msgspec.Struct, frozen=True):
-    """The rules for which models may answer: allow and deny lists, aliases, prices, key helper."""
+    """The user's rules for models: allow and deny lists, aliases, prices, key helper."""
 
     available: tuple[str, ...] = ()
     """The only ones that may; all if there are none."""
@@ -49,7 +49,7 @@ class ModelPolicy(msgspec.Struct, frozen=True):
         return listed and not any(_matches_model_word(word, model) for word in self.denied)
 
     def denial_error(self, model: str) -> UserError:
-        """Return the error that says why a model is not allowed."""
+        """Return the error that explains why a model is not allowed."""
         listed = ", ".join(self.available)
         barred = any(_matches_model_word(word, model) for word in self.denied)
         why = "deniedModels lists it" if barred else f"availableModels lists only {listed}"
@@ -58,7 +58,7 @@ class ModelPolicy(msgspec.Struct, frozen=True):
         )
 
     def price_of(self, id: str, price: Price) -> Price:
-        """Return a model's price: its own if one is set, else the price times the multiplier."""
+        """Return a model's price: its own if set, else the price times the multiplier."""
         return self.prices.get(id) or _multiply_price(price, self.multiplier)
 
     def key_helper_for(self, provider: str) -> str:
@@ -75,18 +75,18 @@ def resolve_provider_headers(
 
 
 def encode_query_suffix(query: Mapping[str, str]) -> str:
-    """Encode query parameters for the end of a URL."""
+    """Encode a provider's extra query parameters for the end of its URL."""
     return f"?{urlencode(query)}" if query else ""
 
 
 def _matches_model_word(word: str, model: str) -> bool:
-    """Return whether a list entry names a model: its name, its id, or a prefix or part of it."""
+    """Return whether a list entry names a model: its name, its ID, or a prefix or part of it."""
     id = model.partition("/")[2]
     return word in (model, id, *id.split("-")) or id.startswith(f"{word}-")
 
 
 def _multiply_price(price: Price, factor: float) -> Price:
-    """Multiply all parts of a model's price by a factor."""
+    """Multiply all parts of a model's price by the policy's factor."""
     if factor == 1.0:
         return price
     return replace(
@@ -122,7 +122,7 @@ def ollama_base_url(env: Mapping[str, str]) -> str:
 
 
 def _has_port(place: str) -> bool:
-    """Return whether a host has a port; colons of a bracketed IPv6 address do not count."""
+    """Return whether an OLLAMA_HOST address has a port; colons in brackets do not count."""
     return ":" in place.rpartition("]")[2]
 
 
@@ -230,10 +230,10 @@ def load_catalog() -> Catalog:
 def merge_catalog(
     extra: Mapping[str, Mapping[str, object]], *, where: Callable[[str], str] = str
 ) -> Catalog:
-    """Merge the user's `providers` and `models` over the shipped catalogue, field by field.
+    """Merge the user's `providers` and `models` into the shipped model catalogue, field by field.
 
     They have the shape of `catalog.toml`. A provider says where keys are sent, so they must never
-    come from settings that a workspace brings along. `where` tells who wrote an entry.
+    come from settings that a workspace brings along. `where` says who wrote an entry.
     """
     if strange := [name for name in extra if name not in ("providers", "models")]:
         raise UserError(
@@ -246,7 +246,7 @@ def merge_catalog(
 
 
 def resolve_model(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> ModelCard:
-    """Resolve a model name: `provider/id`, an id of the catalogue, or empty for the default."""
+    """Resolve a model name: `provider/id`, a catalogue ID, or empty for the default."""
     known = among or load_catalog()
     bare, window = _split_window_suffix(name)
     provider, id = _find_model_by_name(bare, env, known) if bare else _default_model(env, known)
@@ -274,7 +274,7 @@ def resolve_model(name: str, env: Mapping[str, str], *, among: Catalog | None = 
 def resolve_endpoint(
     model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None
 ) -> ModelEndpoint:
-    """Resolve the base URL and the API key for a model; raises `UserError` without a key."""
+    """Resolve a model's base URL and API key; raises `UserError` without a key."""
     served = (among or load_catalog()).providers.get(model.provider)
     if served is None:
         raise UserError(
@@ -313,7 +313,7 @@ def has_default_model(env: Mapping[str, str], *, among: Catalog | None = None) -
 
 
 def find_small_model(model: ModelCard, *, among: Catalog | None = None) -> str:
-    """Return the name of a cheaper model of the same provider; empty if none is known."""
+    """Return a cheaper model of the same provider from the catalogue; empty if none is known."""
     known = among or load_catalog()
     served = known.providers.get(model.provider)
     if served and served.small:
@@ -327,20 +327,20 @@ def find_small_model(model: ModelCard, *, among: Catalog | None = None) -> str:
 
 
 def is_local_url(url: str) -> bool:
-    """Return whether a URL leads to this machine."""
+    """Return whether a provider's URL leads to this machine."""
     return bool(re.fullmatch(LOOPBACK_HOST, urlsplit(url).hostname or ""))
 
 
 @cache
 def _load_catalog_tables() -> CatalogTables:
-    """Load `catalog.json`, made from `catalog.toml` because it is faster to read at the start."""
+    """Load the model catalogue from `catalog.json`, which parses faster than `catalog.toml`."""
     return msgspec.json.decode(
         Path(__file__).with_name("catalog.json").read_bytes(), type=CatalogTables
     )
 
 
 def _snake_case_keys(entry: object) -> dict[str, object]:
-    """Convert field names to snake case: settings may say `keyEnv`."""
+    """Convert a catalogue entry's field names to snake case: settings may say `keyEnv`."""
     if not isinstance(entry, dict):
         return {"": entry}
     fields = cast("dict[str, object]", entry)
@@ -354,7 +354,7 @@ def _merge_table(
     *,
     where: Callable[[str], str],
 ) -> dict[str, EntryT]:
-    """Merge the user's providers or models over the shipped table of the catalogue."""
+    """Merge the user's providers or models into the catalogue's shipped table."""
     shipped, theirs = _load_catalog_tables()[name], extra.get(name, {})
     rows = {
         key: {**shipped.get(key, {}), **_snake_case_keys(entry)} for key, entry in theirs.items()
@@ -371,7 +371,7 @@ def _merge_table(
 def _convert_entry(
     key: str, fields: dict[str, object], kind: type[EntryT], *, where: Callable[[str], str]
 ) -> EntryT:
-    """Convert a catalogue entry to its type; explain in which file an invalid one is."""
+    """Convert a catalogue entry to its type; name the file of an invalid one."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -386,7 +386,7 @@ def _convert_entry(
 
 
 def look_up_model(known: Catalog, name: str, *, window: int) -> ModelInfo:
-    """Return the catalogue's entry for a model; if there is none, one with just this window."""
+    """Return a model's catalogue entry; if there is none, one with just this window."""
     dated, claude = re.fullmatch(DATED_MODEL_ID, name), re.search(CLAUDE_MODEL_ID, name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
     if found is None and claude:
@@ -395,10 +395,10 @@ def look_up_model(known: Catalog, name: str, *, window: int) -> ModelInfo:
 
 
 def _provider_base_url(served: Provider, env: Mapping[str, str], *, protocol: ApiProtocol) -> str:
-    """Return the base URL that request paths are appended to.
+    """Return a provider's base URL, to which request paths are appended.
 
-    Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
-    at the root. Any other path is taken at its word.
+    For a chat server given only as a host, `/v1` is added: all servers listen there, few at the
+    root. Any other path is kept as it is.
     """
     given = env.get(served.url_env, "").strip() if served.url_env else ""
     if protocol == "ollama" and not given:
@@ -415,7 +415,7 @@ def _provider_base_url(served: Provider, env: Mapping[str, str], *, protocol: Ap
 
 
 def _fill_url_variable(found: re.Match[str], env: Mapping[str, str]) -> str:
-    """Fill in a variable of a provider's base URL from the environment."""
+    """Fill in an environment variable in a provider's base URL."""
     names = found[1].split("|")
     value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
@@ -442,7 +442,7 @@ def _check_base_url(url: str, source: str) -> None:
 
 
 def _auth_headers(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
-    """Return the header that carries the API key, as the provider expects it."""
+    """Return the header with a provider's API key, in the form that it expects."""
     if not re.fullmatch(r"[!-~]+", key):
         raise UserError(
             f"{name} contains characters that no API key has", fix="Copy the key again."
@@ -455,7 +455,7 @@ def _auth_headers(served: Provider, name: str, key: str) -> tuple[tuple[str, str
 
 
 def _split_window_suffix(name: str) -> tuple[str, int]:
-    """Split off a context window from a name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
+    """Split the context window off a model name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
     bare, bracket, window = name.strip().partition("[")
     found = re.fullmatch(r"([1-9]\d*)([km])\]", window, re.IGNORECASE)
     if found and bare:
@@ -467,7 +467,7 @@ def _split_window_suffix(name: str) -> tuple[str, int]:
 
 
 def _find_model_by_name(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
-    """Find the provider and model ID that a model name means."""
+    """Find the provider and model ID for a model name in the catalogue."""
     head, slash, rest = name.partition("/")
     if slash and head in known.providers:
         served = known.providers[head]
@@ -513,7 +513,7 @@ def _suggest_names(name: str, known: Catalog) -> str:
 
 
 def find_close_names(word: str, among: list[str]) -> list[str]:
-    """Find names that were probably meant; one that contains the word counts too."""
+    """Return catalogue names similar to an unknown one, or that contain it."""
     near = difflib.get_close_matches(
         word.lower(), among, n=MAX_SUGGESTIONS, cutoff=MIN_NAME_SIMILARITY
     )
@@ -522,7 +522,7 @@ def find_close_names(word: str, among: list[str]) -> list[str]:
 
 
 def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
-    """Return the default model of the first configured provider; raise `UserError` if none is."""
+    """Return the first configured provider's default model; raise `UserError` if none is."""
     if (found := _find_default_model(env, known)) is not None:
         return found
     raise UserError(

@@ -1,4 +1,4 @@
-"""The HTTP client of a model: sends requests, streams replies, turns failures into `ApiError`."""
+"""The model client: sends requests over HTTP, streams replies, turns failures into `ApiError`."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class HttpModel:
         yield replace(reply, request=_request_id_of(response))
 
     def _check_silence(self, last: float, deltas: list[StreamDelta]) -> float:
-        """Return when the model last sent a delta; raises `ApiError` if only keep-alives come."""
+        """Return when the model last sent a delta; raises `ApiError` if only keep-alives arrive."""
         now = anyio.current_time()
         if not deltas and now - last > self._silence:
             what = f"the server sent no part of a reply for {self._silence:g} s"
@@ -209,14 +209,14 @@ class HttpModel:
 
 
 async def _drain_response(response: HttpResponse) -> None:
-    """Read the body to its end, so that the connection can be reused; give up quickly."""
+    """Read a model response to its end so that the connection can be reused; give up quickly."""
     with anyio.move_on_after(STREAM_END_TIMEOUT):
         async for _ in response.chunks:
             pass
 
 
 async def _read_error_body(response: HttpResponse) -> bytes:
-    """Read an error's body; if it does not arrive, the status alone has to do.
+    """Read the body of a failed model request; if it does not arrive, the status must do.
 
     An empty body has a meaning of its own, so one that was lost is not empty.
     """
@@ -231,7 +231,7 @@ async def _read_error_body(response: HttpResponse) -> bytes:
 
 
 async def _collect_body(response: HttpResponse, body: bytearray) -> bool:
-    """Read an error's body up to a limit; return False if the connection broke before."""
+    """Read a failed request's body up to a limit; return False if the connection broke before."""
     try:
         async for chunk in response.chunks:
             body += chunk
@@ -243,7 +243,7 @@ async def _collect_body(response: HttpResponse, body: bytearray) -> bool:
 
 
 def _unusable_reply_reason(response: HttpResponse) -> str:
-    """Return why a response with a good status cannot be a reply; empty if it can."""
+    """Return why a successful HTTP response cannot be a model reply; empty if it can."""
     if _content_encoding(response):
         return f"the server sent an unrequested content encoding: {_content_encoding(response)}"
     if response.headers.get("content-type", "").lower().startswith("text/html"):
@@ -257,5 +257,5 @@ def _content_encoding(response: HttpResponse) -> str:
 
 
 def _request_id_of(response: HttpResponse) -> str:
-    """Return the provider's id for this request, for its support."""
+    """Return the provider's ID for a model request, for a support case."""
     return response.headers.get("request-id") or response.headers.get("x-request-id", "")

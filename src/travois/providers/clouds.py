@@ -1,4 +1,4 @@
-"""Anthropic models on Amazon Bedrock and Google Vertex AI: request changes and AWS streams."""
+"""Clouds: Anthropic models on Amazon Bedrock and Google Vertex AI, and AWS event streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_EVENT_BYTES = 1 << 24
 
 
 def adapt_request_for_cloud(request: Request, model: ModelCard, surface: CloudPlatform) -> Request:
-    """Adapt an Anthropic request to the cloud platform that serves the model."""
+    """Adapt an Anthropic request to Bedrock or Vertex AI, where the model is hosted."""
     match surface:
         case "":
             return request
@@ -67,7 +67,7 @@ def _to_vertex_request(request: Request, model: ModelCard) -> Request:
 def _replace_model_with_version(
     body: bytes, model: ModelCard, version: bytes, more: bytes = b""
 ) -> bytes:
-    """Replace the model in a request's body by the cloud's API version."""
+    """Replace the model in a Bedrock or Vertex request body by the cloud's API version."""
     start = b'{"model":' + quote_json(model.id)
     assert body.startswith(start), body[:80]
     return b'{"anthropic_version":"' + version + b'"' + more + body[len(start) :]
@@ -125,7 +125,7 @@ def _decode_aws_message(message: bytes) -> list[SseEvent]:
 
 
 def _decode_aws_headers(data: bytes) -> dict[str, str]:
-    """Decode the string headers; no other type matters here."""
+    """Decode the string headers of an AWS event stream message; other types do not matter."""
     found, at = dict[str, str](), 0
     while at < len(data):
         name = data[at + 1 : at + 1 + data[at]].decode("utf-8", "replace")
@@ -139,7 +139,7 @@ def _decode_aws_headers(data: bytes) -> dict[str, str]:
 
 
 def _error_of_exception(headers: dict[str, str], payload: bytes) -> ApiError:
-    """Convert an exception message in Bedrock's stream to an `ApiError`."""
+    """Convert an exception message in Bedrock's event stream to an `ApiError`."""
     name = headers.get(":exception-type") or headers.get(":error-code", "")
     words = re.sub(r'^\{"message":"(.*)"\}$', r"\1", payload.decode("utf-8", "replace"))
     said = words or headers.get(":error-message", "")

@@ -43,9 +43,9 @@ WindowsByModel = dict[str, int]
 def runs_on_this_machine(
     model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None
 ) -> bool:
-    """Return whether a model runs in a server on this machine.
+    """Return whether a model runs in a local model server.
 
-    A model of the catalogue that others host is hosted, also behind a proxy of one's own.
+    A catalogue model that others host counts as hosted, even behind the user's own proxy.
     """
     own, unknown = load_catalog().providers.get(model.provider), -1
     listed = look_up_model(load_catalog(), model.name, window=unknown).window != unknown
@@ -60,7 +60,7 @@ def runs_on_this_machine(
 async def discover_local_model(
     environ: Mapping[str, str], *, among: Catalog | None = None
 ) -> ModelCard | None:
-    """Find a model of a server running on this machine, within 150 ms."""
+    """Discover a model of a local server within 150 ms; None if nothing answers."""
     heard: dict[str, WindowsByModel] = {}
 
     async def query_server(provider: str) -> None:
@@ -81,7 +81,7 @@ async def discover_local_model(
 async def with_server_window(
     model: ModelCard, environ: Mapping[str, str], *, among: Catalog | None = None
 ) -> ModelCard:
-    """Return the model with the context window that its server reports, if it reports one."""
+    """Return the model with the context window that its local server reports, if any."""
     url = (
         _local_server_url(model.provider, environ, among) if model.provider in MODEL_LISTERS else ""
     )
@@ -95,7 +95,7 @@ async def with_server_window(
 
 
 async def list_installed_models(provider: str, url: str) -> list[str]:
-    """List the ids of the models that a server on this machine has."""
+    """List the IDs of the models installed on a local model server."""
     base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
     with anyio.move_on_after(SERVER_ANSWER_TIMEOUT):
         if provider == "ollama":
@@ -110,7 +110,7 @@ async def list_installed_models(provider: str, url: str) -> list[str]:
 
 
 def _with_window(model: ModelCard, window: int) -> ModelCard:
-    """Return the model with this window, capped by the catalogue where the server obeys us."""
+    """Return the model with a discovered window, capped by the catalogue if the server obeys us."""
     if not window:
         return model
     window = min(window, model.window) if model.protocol == "ollama" else window
@@ -132,7 +132,7 @@ async def _list_server_models(provider: str, url: str) -> WindowsByModel:
 
 
 async def _list_ollama_models(url: str) -> WindowsByModel:
-    """List the first Ollama model that can call tools, the last used first."""
+    """List the most recently used Ollama model that can call tools."""
     named = [
         as_string(as_object(row).get("name"))
         for row in as_list((await _request_json(url, "/api/tags")).get("models"))
@@ -201,7 +201,7 @@ MODEL_LISTERS: dict[str, Callable[[str], Awaitable[WindowsByModel]]] = {
 
 
 async def _request_json(url: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-    """Request JSON from a server; empty if it is not an object, or nothing answers."""
+    """Request JSON from a local model server; empty if nothing answers or it is no object."""
     to = parse_target(url)
     try:
         line = HttpConnection(await open_tcp(to.host, to.port), None)
@@ -242,7 +242,7 @@ async def _exchange_json(
 async def explain_api_error(
     problem: ApiError, model: ModelCard, there: ModelEndpoint, *, known: Catalog | None = None
 ) -> None:
-    """Add to an error that only the user can solve what to do about it."""
+    """Add advice to a model error that only the user can solve, such as a missing server."""
     among = known or load_catalog()
     served = among.providers.get(model.provider)
     match problem.kind:

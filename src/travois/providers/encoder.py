@@ -1,4 +1,4 @@
-"""From a view to a request, at a cost that depends on what is new and not on what is old."""
+"""Encoding a view as a model request, at a cost that depends only on what is new."""
 
 from __future__ import annotations
 
@@ -147,16 +147,17 @@ class EncodedPrefix:
 
 @cache
 def _reserve_large_heap_block() -> None:
-    """Avoid fresh memory for each body that grows a little: it costs 3 ms for 5 MB.
+    """Free a large heap block first, so that growing request bodies reuse it instead of mmap.
 
-    glibc maps a block that is larger than any freed before afresh, and all its pages fault in.
-    Once it has freed a larger one, which was never touched, it takes them from the heap.
+    glibc maps a block that is larger than any freed before afresh, and all its pages fault in,
+    which costs 3 ms for 5 MB. Once it has freed a larger one, which was never touched, it takes
+    them from the heap.
     """
     bytes(LARGE_BLOCK_BYTES)
 
 
 def _create_protocol_encoder(epoch: Epoch, fetch: Callable[[str], bytes]) -> ProtocolEncoder:
-    """Create the encoder for the protocol of the epoch's model."""
+    """Create the request encoder for the protocol of the epoch's model."""
     protocol = epoch.model.protocol
     match protocol:
         case "anthropic":
@@ -174,7 +175,7 @@ def _create_protocol_encoder(epoch: Epoch, fetch: Callable[[str], bytes]) -> Pro
 
 
 def _digest_outside_parts(dialect: ProtocolEncoder) -> str:
-    """Return the digest of everything in a request besides its parts and cache markers."""
+    """Return the digest of a request without its parts and cache markers."""
     head = dialect.head
     parts = (repr((head.path, head.headers)).encode(), head.opening, head.closing, head.marker)
     said = blake2b(digest_size=DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Parsing of provider errors (429, 529, overflow, billing …) into an `ApiError` and its kind."""
+"""Provider errors: parsing 429, 529, overflow, billing … into an `ApiError` of some kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OverflowPatterns(msgspec.Struct, frozen=True):
 
 
 class ErrorTables(msgspec.Struct, frozen=True):
-    """What errors.toml knows about the errors of providers."""
+    """The patterns of provider errors in errors.toml."""
 
     statuses: dict[str, ApiErrorKind]
     names: dict[str, ApiErrorKind]
@@ -49,7 +49,7 @@ class ErrorTables(msgspec.Struct, frozen=True):
 
 @cache
 def load_error_tables() -> ErrorTables:
-    """Load errors.toml; only a session in which a request fails needs it."""
+    """Load the provider error patterns from errors.toml, on the first failed request."""
     return msgspec.toml.decode(
         Path(__file__).with_name("errors.toml").read_bytes(), type=ErrorTables
     )
@@ -78,7 +78,7 @@ def parse_error_response(
     protocol: ApiProtocol,
     now: float,
 ) -> ApiError:
-    """Parse an HTTP error response; `now` is for a `retry-after` that is a date."""
+    """Parse a provider's HTTP error into an `ApiError`; `now` is for a `retry-after` date."""
     lower = {name.lower(): value for name, value in headers.items()}
     told = _parse_error_body(body)
     asked = _retry_after_seconds(lower, now=now)
@@ -98,7 +98,7 @@ def parse_error_response(
 
 
 def _error_message(status: int, told: _ErrorBody, body: bytes) -> str:
-    """Return a provider's error message, with a hint if a web page came instead."""
+    """Return a provider's error message, or a hint if a web page came instead."""
     said = told.message or f"The server returned {status} without an error message."
     if not _is_web_page(status, body):
         return said
@@ -113,7 +113,7 @@ def _is_web_page(status: int, body: bytes) -> bool:
 
 
 def parse_stream_error(error: object, *, protocol: ApiProtocol) -> ApiError:
-    """Parse an error that arrives inside a stream."""
+    """Parse a provider's error that arrives inside a stream."""
     told = _parse_error_object({"error": error})
     kind, found = _classify_error(told.status, told, protocol=protocol, waits=False)
     return ApiError(
@@ -147,7 +147,7 @@ class _ErrorNumbers(msgspec.Struct, frozen=True):
 
 
 def _parse_error_body(body: bytes) -> _ErrorBody:
-    """Parse the body of an error response: a JSON object, or else plain text."""
+    """Parse the body of a provider's error: a JSON object, or else plain text."""
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -158,7 +158,7 @@ def _parse_error_body(body: bytes) -> _ErrorBody:
 
 
 def _parse_error_object(body: dict[str, Any]) -> _ErrorBody:
-    """Parse an error object in the shapes that different providers use."""
+    """Parse a provider's error object in any of the known shapes."""
     error = as_object(body.get("error", body)) or {"message": body.get("error")}
     details, code = error.get("details"), error.get("code")
     detail = body.get("detail", error.get("detail"))
@@ -178,7 +178,7 @@ def _parse_error_object(body: dict[str, Any]) -> _ErrorBody:
 def _classify_error(
     status: int, told: _ErrorBody, *, protocol: ApiProtocol, waits: bool
 ) -> tuple[ApiErrorKind, _ErrorNumbers]:
-    """Decide the kind of an error from its body, its names and its status, in this order."""
+    """Classify a provider error by its body, its names and its status, in this order."""
     if told.empty and protocol == "chat" and status in (400, 413):
         return "overflow", _ErrorNumbers()
     kinds = load_error_tables().names
@@ -195,7 +195,7 @@ def _classify_error(
 
 
 def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
-    """Return the kind of a status; inside a stream there is none, so the name decides."""
+    """Return the error kind of an HTTP status; None inside a stream, where the name decides."""
     return (
         load_error_tables().statuses.get(str(status))
         or named
@@ -204,13 +204,13 @@ def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
 
 
 def _is_overflow(status: int, told: _ErrorBody) -> bool:
-    """Return whether an error means that the prompt does not fit the context window."""
+    """Return whether a provider error means that the prompt exceeds the context window."""
     text = " ".join((told.message, *told.names)).lower()
     return status in MESSAGE_STATUSES and load_error_tables().overflow.match(text)
 
 
 def _match_message(message: str) -> tuple[ApiErrorKind, _ErrorNumbers] | None:
-    """Find the kind of an error by known patterns of its message."""
+    """Return a provider error's kind by known patterns of its message."""
     for known in load_error_tables().messages:
         match = re.search(known.pattern, message, re.IGNORECASE | re.DOTALL)
         if match is not None:
@@ -220,13 +220,13 @@ def _match_message(message: str) -> tuple[ApiErrorKind, _ErrorNumbers] | None:
 
 
 def _remaining_output(found: _ErrorNumbers) -> tuple[ApiErrorKind, _ErrorNumbers]:
-    """Return the output that still fits, where prompt and output share a limit."""
+    """Return the output that still fits, from an error where prompt and output share a limit."""
     room = found.limit - found.tokens
     return ("output", _ErrorNumbers(limit=room)) if room > 0 else ("overflow", found)
 
 
 def _find_overflow_sizes(message: str) -> _ErrorNumbers:
-    """Find the prompt size and the limit in the message of a context overflow."""
+    """Find the prompt size and the limit in a context overflow's error message."""
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", message)
     for pattern in load_error_tables().overflow.sizes:
         match = re.search(pattern, plain, re.IGNORECASE | re.DOTALL)
@@ -262,7 +262,7 @@ def _google_retry_delay(details: object) -> float | None:
 
 
 def _retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Return the seconds to wait that a response's `retry-after` headers ask for."""
+    """Return the wait in seconds that an error response's `retry-after` headers ask for."""
     millis = _parse_seconds(headers.get("retry-after-ms", ""))
     if millis is not None:
         return millis / 1000
@@ -276,7 +276,7 @@ def _parse_seconds(text: str) -> float | None:
 
 
 def _seconds_until(date: str, *, now: float) -> float | None:
-    """Return the seconds until an HTTP date; None if it is invalid."""
+    """Return the seconds until a `retry-after` date; None if it is invalid."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -284,7 +284,7 @@ def _seconds_until(date: str, *, now: float) -> float | None:
 
 
 def _shorten_error_text(text: str) -> str:
-    """Shorten an error text, or a web page, to a few readable lines."""
+    """Shorten a provider's error text, or a web page, to a few readable lines."""
     if re.search(HTML_PATTERN, text[:2000], re.IGNORECASE):
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text)

@@ -135,7 +135,7 @@ class GeminiEncoder:
 
 
 def _build_gemini_head(epoch: Epoch) -> RequestHead:
-    """Build the path, tools and system instruction that all requests of an epoch share."""
+    """Build the path, tools and system instruction that all Gemini requests of an epoch share."""
     model = epoch.model
     tools = [_encode_gemini_tool(tool) for tool in epoch.tools]
     system = [_encode_text_part(epoch.system)] if epoch.system.strip() else []
@@ -220,7 +220,7 @@ def _encode_gemini_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
 
 
 def _flush_part_members(beside: bytes) -> Iterator[bytes]:
-    """Encode members that stood beside no text."""
+    """Encode Gemini part members, such as signatures, that came without text."""
     if beside:
         yield _encode_text_part("", beside)
 
@@ -238,13 +238,13 @@ def _encode_function_call(call: Call, *, first: bool) -> bytes:
 
 
 def _encode_call_id_member(call: Call) -> bytes:
-    """Encode a call's id, if Gemini itself gave it one."""
+    """Encode a tool call's ID for Gemini, if Gemini itself assigned one."""
     id = (_gemini_call_members(call) or {}).get("id")
     return b"" if id is None else b'"id":' + bytes(id) + b","
 
 
 def _gemini_call_members(call: Call) -> JsonMembers | None:
-    """Return Gemini's own members of a call; None if another model made it."""
+    """Return Gemini's own members of a tool call; None if another model made it."""
     extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(GEMINI_PROTOCOL)
     return None if extra is None else split_members(bytes(extra))
 
@@ -410,7 +410,7 @@ class GeminiReplyParser:
 
 
 def _decode_gemini_parts(data: bytes) -> list[JsonMembers]:
-    """Decode the parts of the first candidate, each as its raw members."""
+    """Decode the parts of a Gemini reply's first candidate, each as its raw members."""
     try:
         first = next(iter(_gemini_chunk_decoder.decode(data).candidates), None)
         raw = first.content.parts if first and first.content else []
@@ -442,7 +442,7 @@ def _blocks_of_run(said: _TextRun | AnyBlock) -> Iterator[AnyBlock]:
 
 
 def _parse_gemini_usage(usage: dict[str, Any]) -> Usage | None:
-    """Parse the token counts without overlap; None if there are none."""
+    """Parse Gemini's token counts without overlap; None if there are none."""
     prompt = read_count(usage, "promptTokenCount") + read_count(usage, "toolUsePromptTokenCount")
     thoughts = read_count(usage, "thoughtsTokenCount")
     output = read_count(usage, "candidatesTokenCount") + thoughts

@@ -1,6 +1,6 @@
-"""JSON schemas of tool arguments, as short as possible since every call pays for them.
+"""JSON schemas of tool arguments, as short as possible since every request pays for them.
 
-It does not say that other fields are forbidden: whoever adds one is not kept from their work.
+Schemas do not forbid extra fields: a model that adds one can still go on with its work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def build_json_schema(struct: type[msgspec.Struct]) -> str:
 
 
 def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Inline one node without references, titles and nulls; field descriptions are kept."""
+    """Inline one schema node without references, titles and nulls; descriptions stay."""
     said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
     if not said.get("required"):
         said.pop("required", None)
@@ -50,13 +50,13 @@ def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str
 
 
 def _resolve_struct_ref(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Resolve a reference, without the class docstring: it is not written for the model."""
+    """Resolve a schema reference, without the class docstring, which the model need not read."""
     struct = as_object(named[str(node["$ref"]).removeprefix("#/$defs/")])
     return {k: v for k, v in struct.items() if k not in ("title", "description")}
 
 
 def _inline_choices(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Return the choices except null: an argument that may be absent is just not required."""
+    """Return a schema's choices without null: an argument that may be absent is not required."""
     choices = [_inline_schema_node(as_object(one), named) for one in as_list(node["anyOf"])]
     real = [one for one in choices if one.get("type") != "null"]
     return real[0] if len(real) == 1 else {"anyOf": real}
@@ -78,7 +78,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_whole_number(value: object) -> bool:
-    """Return whether a JSON value is a whole number; 1.0 counts, true does not."""
+    """Return whether a JSON value is an integer for a schema; 1.0 counts, true does not."""
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -107,7 +107,7 @@ class SchemaCheck(msgspec.Struct, frozen=True):
 def find_schema_flaws(
     value: object, schema: object, *, patterns: PatternMode = "checked"
 ) -> tuple[str, ...]:
-    """Find what is wrong with a value, in words that a model can act on; empty if valid."""
+    """Check tool arguments against a schema; return flaws that a model can fix, empty if valid."""
     check = SchemaCheck(schema, patterns, iter(range(MAX_CHECK_STEPS)))
     return tuple(islice(_check_value(value, schema, "", check=check, depth=0), MAX_FLAWS))
 
@@ -218,7 +218,7 @@ def _check_choices(
 
 
 def _follow_reference(root: object, reference: str) -> object:
-    """Follow a reference within the schema; anything else has no rules."""
+    """Follow a `$ref` within the JSON schema; any other reference has no rules."""
     node = root
     for word in reference.removeprefix("#").strip("/").split("/") if "#" in reference else ():
         node = as_object(node).get(word.replace("~1", "/").replace("~0", "~")) if word else node
@@ -230,7 +230,7 @@ def _is_same_value(one: object, other: object) -> bool:
 
 
 def _matches_pattern(pattern: str, text: str) -> bool:
-    """Return whether a schema's pattern matches a text; an invalid pattern matches all."""
+    """Return whether a JSON schema's pattern matches; an invalid pattern matches everything."""
     try:
         return re.search(pattern, text) is not None
     except re.error:

@@ -85,7 +85,7 @@ class OllamaEncoder(ChatEncoder):
 
 
 def _build_ollama_head(epoch: Epoch) -> RequestHead:
-    """Build the head of a request; without a window the server cuts prompts to a few thousand."""
+    """Build the head of an Ollama request; without a window it truncates prompts."""
     model = epoch.model
     tools = [encode_chat_tool(tool) for tool in epoch.tools]
     system = (
@@ -139,7 +139,7 @@ class OllamaReplyParser:
 
 
 def _to_chat_chunk(line: dict[str, Any]) -> dict[str, Any]:
-    """Convert a line to a chat completion chunk; calls get ids from its timestamp."""
+    """Convert an Ollama line to a chat chunk; tool calls get IDs from its timestamp."""
     message = as_object(line.get("message"))
     counts = {
         "prompt_tokens": read_count(line, "prompt_eval_count"),

@@ -215,7 +215,7 @@ class ChatEncoder:
 
 
 def _build_chat_head(epoch: Epoch) -> RequestHead:
-    """Build the path, tools and system message that all requests of an epoch share."""
+    """Build the path, tools and system message that all chat requests of an epoch share."""
     model = epoch.model
     limit = b"max_tokens" if "max-tokens" in model.quirks else b"max_completion_tokens"
     role = "system" if "system-role" in model.quirks else "developer"
@@ -249,7 +249,7 @@ def _encode_chat_options(model: ModelCard) -> bytes:
 
 
 def collect_thoughts(content: tuple[AnyBlock, ...]) -> JsonMembers:
-    """Collect the reasoning of a reply, under the server's own names."""
+    """Collect the reasoning of a chat reply, under the server's own field names."""
     thoughts: JsonMembers = {}
     for block in content:
         if isinstance(block, Opaque) and (block.protocol, block.kind) == ("chat", "reasoning"):
@@ -269,7 +269,7 @@ def encode_chat_tool(tool: ToolSpec) -> bytes:
 
 
 def encode_chat_message(role: str, content: bytes) -> RequestPart:
-    """Encode one message of this role."""
+    """Encode one chat completion message of this role."""
     return RequestPart(role, b'{"role":"' + role.encode() + b'","content":' + content + b"}")
 
 
@@ -345,12 +345,12 @@ class ChatCallAssembler:
 
 
 def make_call_id(reply: str, index: int) -> str:
-    """Make an id for a call without one: always the same for the same reply."""
+    """Make an ID for a chat reply's tool call without one: the same for the same reply."""
     return "call_" + blake2b(f"{reply}/{index}".encode(), digest_size=12).hexdigest()
 
 
 def normalize_arguments(text: str) -> str:
-    """Return arguments as one JSON text; empty becomes {}, a JSON string is unwrapped."""
+    """Return a chat tool call's arguments as one JSON text; empty becomes {}."""
     bare = text.strip()
     if bare in ("", "null", '""'):
         return "{}"
@@ -364,7 +364,7 @@ def normalize_arguments(text: str) -> str:
 
 
 def _is_another_call(call: _GrowingCall, *, id: str, name: str, args: str) -> bool:
-    """Return whether a delta starts a new call: Google numbers all parallel calls 0."""
+    """Return whether a chat delta starts a new tool call: Google numbers parallel calls 0."""
     if not name or not call.name:
         return False
     if id:
@@ -373,7 +373,7 @@ def _is_another_call(call: _GrowingCall, *, id: str, name: str, args: str) -> bo
 
 
 def _arguments_text(args: object) -> str:
-    """Return part of the arguments as text; some servers send them whole, as an object."""
+    """Return tool call arguments of a chat delta as text; some servers send an object."""
     if args is None:
         return ""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
@@ -388,7 +388,7 @@ FENCED_CALL = re.compile(r"\A\s*```(?:json|tool_call)?\s*\n(.*?)\n\s*```\s*\Z", 
 
 
 def split_text_calls(text: str, *, reply: str) -> tuple[str, tuple[Call, ...]]:
-    """Split text into words and tool calls; a text without whole calls stays as it is."""
+    """Split a chat reply's text into words and tool calls; without whole calls it stays."""
     for pattern in (TAGGED_CALL, MISTRAL_CALLS, FENCED_CALL):
         found = [call for match in pattern.findall(text) for call in _parse_text_calls(match)]
         if found:
@@ -398,7 +398,7 @@ def split_text_calls(text: str, *, reply: str) -> tuple[str, tuple[Call, ...]]:
 
 
 def _parse_text_calls(text: str) -> list[dict[str, Any]]:
-    """Parse tool calls that a model wrote as JSON text; empty if it is anything else."""
+    """Parse tool calls that a chat model wrote as JSON text; empty if it is anything else."""
     try:
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -408,7 +408,7 @@ def _parse_text_calls(text: str) -> list[dict[str, Any]]:
 
 
 def _build_text_call(call: dict[str, Any], *, reply: str, index: int) -> Call:
-    """Build a tool call from one that a model wrote as JSON text."""
+    """Build a tool call from one that a chat model wrote as JSON text."""
     args = call.get("arguments", call.get("parameters"))
     text = args if isinstance(args, str) else msgspec.json.encode(args or {}).decode()
     return Call(make_call_id(reply, index), call["name"], text)
@@ -593,7 +593,7 @@ class ChatReplyParser:
 
 
 def decode_stream_object(data: bytes) -> dict[str, Any]:
-    """Decode one event of a stream as an object; raises `ApiError`."""
+    """Decode one event of a chat stream as an object; raises `ApiError`."""
     try:
         return _chat_chunk_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -601,21 +601,21 @@ def decode_stream_object(data: bytes) -> dict[str, Any]:
 
 
 def _split_thoughts(content: object) -> tuple[str, str]:
-    """Split a content, a string or a list of parts, into thoughts and text."""
+    """Split a chat reply's content, a string or a list of parts, into thoughts and text."""
     parts = [as_object(part) for part in as_list(content)]
     thoughts = "".join(_split_thoughts(part.get("thinking"))[1] for part in parts)
     return thoughts, as_string(content) + "".join(as_string(part.get("text")) for part in parts)
 
 
 def _call_deltas(delta: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tool calls in a streamed delta; the old `function_call` counts as one."""
+    """Return the tool calls in a chat delta; the old `function_call` counts as one."""
     if delta.get("function_call"):
         return [{"function": delta["function_call"]}]
     return [as_object(call) for call in as_list(delta.get("tool_calls"))]
 
 
 def _parse_chat_usage(usage: dict[str, Any]) -> Usage | None:
-    """Parse the token counts without overlap; None if there are none."""
+    """Parse a chat completion's token counts without overlap; None if there are none."""
     prompt, output = read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens")
     if not prompt and not output:
         return None

@@ -139,7 +139,7 @@ class ResponsesEncoder:
 
 
 def _build_responses_head(epoch: Epoch) -> RequestHead:
-    """Build the path, tools and instructions that all requests of an epoch share."""
+    """Build the path, tools and instructions that all Responses requests of an epoch share."""
     model = epoch.model
     tools = [_encode_responses_tool(tool) for tool in epoch.tools]
     system = quote_json(epoch.system) if epoch.system.strip() else b""
@@ -157,7 +157,7 @@ def _build_responses_head(epoch: Epoch) -> RequestHead:
 
 
 def _encode_responses_options(model: ModelCard, opening: bytes) -> bytes:
-    """Encode options that some servers refuse, among them the key of the prompt cache."""
+    """Encode Responses options that some servers refuse, such as the prompt cache key."""
     options = b""
     if "no-include" not in model.quirks:
         options += b',"include":["reasoning.encrypted_content"]'
@@ -186,7 +186,7 @@ def _encode_responses_tool(tool: ToolSpec) -> bytes:
 
 
 def _encode_responses_reply(fact: Assistant, *, before: str) -> Iterator[RequestPart]:
-    """Encode a reply without trailing reasoning, which the API refuses."""
+    """Encode an earlier reply for the Responses API, which refuses trailing reasoning."""
     items = list(_encode_output_items(fact.content))
     while items and items[-1].role == "sealed":
         items.pop()
@@ -225,7 +225,7 @@ def _encode_assistant_message(text: str, beside: bytes) -> bytes:
 
 
 def _encode_responses_call(call: Call) -> bytes:
-    """Encode a tool call for the Responses API, as plain text if it came as such."""
+    """Encode a tool call for the Responses API, as plain text if it came that way."""
     id, name = quote_json(_responses_call_id(call.id)), quote_json(make_legal_tool_name(call.name))
     if is_freeform_call(call):
         text = quote_json(msgspec.json.decode(call.args, type=dict[str, str])[FREEFORM_ARGUMENT])
@@ -238,7 +238,7 @@ def _encode_responses_call(call: Call) -> bytes:
 
 
 def is_freeform_call(call: Call) -> bool:
-    """Return whether a call's input came as plain text, and must go back as that."""
+    """Return whether a Responses tool call's input came as plain text, to send it back so."""
     return FREEFORM_MARK in call.extra
 
 
@@ -424,7 +424,7 @@ def _count_web_searches(content: tuple[AnyBlock, ...]) -> int:
 
 
 def _parse_responses_usage(usage: dict[str, Any]) -> Usage | None:
-    """Parse the token counts without overlap; None if there are none."""
+    """Parse a Responses reply's token counts without overlap; None if there are none."""
     prompt, output = read_count(usage, "input_tokens"), read_count(usage, "output_tokens")
     if not prompt and not output:
         return None

@@ -1,4 +1,4 @@
-"""Replies of models: stream deltas, the finished reply, and `ApiError` for failed requests."""
+"""Model replies: stream deltas, the finished reply, and `ApiError` for failed requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ StreamDelta = ReplyBegan | BlockBegan | Grew | BlockEnded
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A complete reply; half a reply never becomes one."""
+    """A complete model reply; a partial one is never stored as this."""
 
     content: tuple[AnyBlock, ...]
     stop: StopReason
@@ -132,7 +132,7 @@ class ApiError(Exception):
 
 
 def build_assistant_fact(view: View, reply: Reply) -> Assistant:
-    """Build the fact of a reply, without calls that were cut off or refused: those never run."""
+    """Build the log fact of a model reply, without calls that were cut off or refused."""
     content, detail, stop = reply.content, reply.detail, reply.stop
     if stop in ("length", "window") and content and isinstance(content[-1], Call):
         content, detail = content[:-1], "call"
@@ -152,16 +152,16 @@ def build_assistant_fact(view: View, reply: Reply) -> Assistant:
 
 
 def _make_call_ids_unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
-    """Return the blocks with call ids that this session has not used yet.
+    """Make the tool call IDs of a model reply unique within the session.
 
-    Local servers number the calls of each reply from nought; providers refuse repeated ids.
+    Local servers number the calls of each reply from zero; providers refuse repeated IDs.
     """
     used: set[str] = set()
     return tuple(_rename_call(block, view.ids, used) for block in content)
 
 
 def _rename_call(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
-    """Give a tool call another ID if its own is missing or already taken in the session."""
+    """Give a reply's tool call another ID if its own is missing or used in the session."""
     if not isinstance(block, Call):
         return block
     id, number = block.id or "call_0", len(taken)
@@ -176,7 +176,7 @@ def _rename_call(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
 
 
 def estimate_reply_usage(content: tuple[AnyBlock, ...], *, size: int) -> Usage:
-    """Estimate the usage of a reply to a request of so many bytes; zero if that is unknown."""
+    """Estimate a reply's token usage from the request's bytes; zero if those are unknown."""
     if not size:
         return Usage(estimated=True)
     return Usage(

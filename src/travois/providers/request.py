@@ -46,14 +46,14 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def find_call_of_result(items: Sequence[ViewItem], index: int, id: str) -> Call:
-    """Find the call that the result at this index answers."""
+    """Return the tool call that the result at this index answers."""
     replies = (i.fact for i in reversed(items[:index]) if isinstance(i.fact, Assistant))
     made = (call for reply in replies for call in extract_calls(reply.content))
     return next((call for call in made if call.id == id), Call(id, "", "{}"))
 
 
 class PrefixBreak(AssertionError):
-    """A request that does not extend the one before it, though nothing moved the prefix."""
+    """A request that does not extend the last one, though no fact moved the prefix."""
 
 
 class RequestHead(msgspec.Struct, frozen=True):
@@ -111,13 +111,13 @@ EFFORT_FIELD_NAMES = (
 
 
 def is_effort_field(field: str) -> bool:
-    """Return whether a rejected field is the one that asks for the effort."""
+    """Return whether a request field that the provider rejected is the reasoning effort."""
     bare = field.rpartition(".")[2].lower().replace("_", "").replace(" ", "")
     return bare.removeprefix("reasoning") in ("", *EFFORT_FIELD_NAMES) and bool(bare)
 
 
 def effort_for_thinking_tokens(tokens: int) -> Effort:
-    """Return the effort nearest to a thinking budget in tokens."""
+    """Return the request's effort nearest to a thinking budget in tokens."""
     for most, level in EFFORT_BY_THINKING_TOKENS:
         if tokens < most:
             return level
@@ -125,12 +125,12 @@ def effort_for_thinking_tokens(tokens: int) -> Effort:
 
 
 def encode_closing_options(model: ModelCard) -> bytes:
-    """Encode the end of a body: the effort and the model's extra members."""
+    """Encode the end of a request body: the effort and the model's extra members."""
     return encode_effort(model) + (b"," + encode_utf8(model.params) if model.params else b"")
 
 
 def encode_effort(model: ModelCard) -> bytes:
-    """Encode the member that asks for the effort, after a comma; empty if none was chosen."""
+    """Encode a request's effort member, after a comma; empty if none was chosen."""
     if not model.effort:
         return b""
     most = "high" if model.effort in ("xhigh", "max") else model.effort
@@ -160,9 +160,9 @@ OUTPUT_LIMIT_MEMBER = re.compile(
 
 
 def limit_reply_tokens(request: Request, output: int) -> Request:
-    """Return the request with the reply limited to so many tokens; 0 leaves it unchanged.
+    """Return the request with its reply limited to so many tokens; 0 leaves it unchanged.
 
-    The length is no part of what a provider caches.
+    The limit is not part of what a provider caches.
     """
     if not output:
         return request
@@ -185,7 +185,7 @@ STARTED_EARLIER_TEXT = "(This conversation began earlier.)"
 
 
 def text_of_block(block: AnyBlock) -> str:
-    """Return the text of a block; another provider's summary stands for the history."""
+    """Return a block's text for a request; another provider's summary replaces the history."""
     if isinstance(block, Opaque):
         return block.text if block.kind in ("compaction", "text") else ""
     return block.text if isinstance(block, Text) else ""
@@ -194,14 +194,14 @@ def text_of_block(block: AnyBlock) -> str:
 def make_legal_call_id(
     id: str, *, legal: str = r"[A-Za-z0-9_-]{1,64}", start: str = "toolu_"
 ) -> str:
-    """Return a call's id if it is legal, else one derived from it, always the same."""
+    """Return a tool call ID that the provider accepts: its own, or one derived from it."""
     if re.fullmatch(legal, id):
         return id
     return start + blake2b(encode_utf8(id), digest_size=12).hexdigest()
 
 
 def make_legal_tool_name(name: str) -> str:
-    """Return a tool's name with illegal characters replaced."""
+    """Return a tool's name for a request, with characters that are not allowed replaced."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
 
 
@@ -214,7 +214,7 @@ NOT_SHOWN_REASON = "this model cannot be shown it"
 
 
 def encode_base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
-    """Encode media as base64; None if the bytes are missing or empty."""
+    """Encode media for a request as base64; None if the bytes are missing or empty."""
     try:
         return b2a_base64(fetch(media.blob), newline=False) or None
     except KeyError:
@@ -224,13 +224,13 @@ def encode_base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
 def media_or_placeholder(
     media: Media, fetch: Callable[[str], bytes], *, taken: bool = True
 ) -> bytes | str:
-    """Return media as base64 if it is accepted and present, else a placeholder line."""
+    """Return media for a request as base64, or a placeholder if it cannot be sent."""
     if not taken:
         return media_placeholder(media, NOT_SHOWN_REASON)
     return encode_base64(media, fetch) or media_placeholder(media, "its bytes are lost")
 
 
 def media_placeholder(media: Media, why: str) -> str:
-    """Return a placeholder line for media that is not sent."""
+    """Return the placeholder line in a request for media that is not sent."""
     name = f" {media.name}" if media.name else ""
     return f"[{media.kind}{name}, {media.mime}, {media.size} bytes: {why}]"

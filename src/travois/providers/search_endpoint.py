@@ -1,7 +1,8 @@
-"""Web search through an endpoint of the user: SearXNG, Brave, Tavily, or any JSON API.
+"""Web search through the user's own endpoint: SearXNG, Brave, Tavily, or any JSON API.
 
-It is asked through the same door as pages are fetched, but may be on this machine or in a private
-network, since the user named it. A redirect to another host is not followed: the key stays here.
+Requests go out the same way as page fetches, but the endpoint may be on this machine or in a
+private network, since the user named it. A redirect to another host is not followed, so that the
+key stays here.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class EndpointSearch:
 
 
 def resolve_search_endpoint(kind: str, given: Mapping[str, object]) -> SearchEndpoint:
-    """Resolve the endpoint that settings describe; raises `UserError` if it is not valid."""
+    """Resolve the web search endpoint in the settings; raises `UserError` if it is invalid."""
     usual = SEARCH_KINDS[kind]
     said = {name: value for name, value in given.items() if value and hasattr(usual, name)}
     at = msgspec.convert({**msgspec.structs.asdict(usual), **said}, SearchEndpoint)
@@ -111,7 +112,7 @@ def resolve_search_endpoint(kind: str, given: Mapping[str, object]) -> SearchEnd
 
 
 def _build_search_query(wanted: SearchQuery) -> str:
-    """Build the query with its hosts, in the syntax of search engines."""
+    """Build the search endpoint's query with its hosts, in the syntax of search engines."""
     only = " OR ".join(f"site:{host}" for host in wanted.only)
     never = (f"-site:{host}" for host in wanted.never)
     return " ".join(filter(None, (wanted.query, only, *never)))
@@ -122,7 +123,7 @@ def _fill_query(text: str, query: str) -> str:
 
 
 def _parse_search_hits(at: SearchEndpoint, body: bytes) -> list[SearchHit]:
-    """Parse the results in the answer of the user's search endpoint."""
+    """Parse the results in a search endpoint's answer."""
     try:
         found = _value_at_path(msgspec.json.decode(body), at.results)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -138,7 +139,7 @@ def _parse_search_hits(at: SearchEndpoint, body: bytes) -> list[SearchHit]:
 
 
 def _value_at_path(value: object, path: str) -> object:
-    """Return the value at a dotted path, as in `web.results`."""
+    """Return the value at a dotted path of the search endpoint's answer, as in `web.results`."""
     for name in path.split("."):
         value = as_object(value).get(name)
     return value

@@ -55,7 +55,7 @@ def sign_aws_request(
     now: float,
     method: str = "POST",
 ) -> Headers:
-    """Return the headers with a date and a signature over the whole request."""
+    """Return request headers with the date and the AWS signature of the whole request."""
     date = strftime("%Y%m%dT%H%M%SZ", gmtime(now))
     token = (("x-amz-security-token", by.token),) if by.token else ()
     dated = (*headers, ("x-amz-date", date), *token)
@@ -86,7 +86,7 @@ def sign_aws_request(
 
 
 def _canonical_path(url: str) -> str:
-    """Escape each path segment once more than it was sent, as all services but S3 want."""
+    """Escape each path segment a second time for the AWS signature, as all but S3 require."""
     return quote(urlsplit(url).path or "/", safe="/-_.~")
 
 

@@ -1,4 +1,4 @@
-"""Streamed replies: picks the parser for a model's protocol and feeds it the response body."""
+"""Reading streamed replies: picks the parser for a model's protocol and feeds it the body."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class ReplyParser(Protocol):
 def create_reply_reader(
     model: ModelCard, *, size: int = 0, surface: CloudPlatform = ""
 ) -> ReplyReader:
-    """Create a reader for the response of this model to a request of so many bytes.
+    """Create a reader for a model's streamed reply to a request of so many bytes.
 
-    The size matters only where the server does not count: the usage is then an estimate.
+    The size matters only where the server does not count tokens: the usage is then an estimate.
     """
     protocol = model.protocol
     match protocol:

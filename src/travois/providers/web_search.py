@@ -1,4 +1,4 @@
-"""Web search by the model's provider: the request members, and the hits in its replies."""
+"""Web search by the model's provider: the request members, and the results in its replies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 def encode_web_search_tool(
     protocol: ApiProtocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]
 ) -> str:
-    """Encode the request members that let the model search the web."""
+    """Encode the request members that let a provider's model search the web."""
     asked: dict[str, object]
     match protocol:
         case "anthropic":
@@ -47,7 +47,7 @@ def encode_web_search_tool(
 
 
 def merge_hits(hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
-    """Merge hits so that each page appears once, with all its texts."""
+    """Merge web search results so that each page appears once, with all its texts."""
     found: dict[str, SearchHit] = {}
     for hit in hits:
         known = found.get(hit.url, hit)
@@ -58,7 +58,7 @@ def merge_hits(hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
 
 
 def collect_anthropic_hits(content: Iterable[AnyBlock]) -> Iterator[SearchHit]:
-    """Collect the hits and citations in blocks of Anthropic's own search."""
+    """Collect the web search results and citations in Anthropic's reply blocks."""
     for block in content:
         if not isinstance(block, Opaque) or block.kind not in ("text", "web_search_tool_result"):
             continue
@@ -68,7 +68,7 @@ def collect_anthropic_hits(content: Iterable[AnyBlock]) -> Iterator[SearchHit]:
 
 
 def collect_annotation_hits(parts: Iterable[object]) -> Iterator[SearchHit]:
-    """Collect the citations in message annotations, in OpenAI's format."""
+    """Collect the web search citations in message annotations, in OpenAI's format."""
     for part in map(as_object, parts):
         for note in map(as_object, as_list(part.get("annotations"))):
             inside = as_object(note.get("url_citation")) or note
@@ -76,7 +76,7 @@ def collect_annotation_hits(parts: Iterable[object]) -> Iterator[SearchHit]:
 
 
 def collect_grounding_hits(metadata: dict[str, Any]) -> Iterator[SearchHit]:
-    """Collect the sources in Gemini's grounding metadata."""
+    """Collect the web search sources in Gemini's grounding metadata."""
     chunks = [
         as_object(as_object(row).get("web")) for row in as_list(metadata.get("groundingChunks"))
     ]
@@ -89,7 +89,7 @@ def collect_grounding_hits(metadata: dict[str, Any]) -> Iterator[SearchHit]:
 
 
 def _hit_of_row(row: dict[str, Any], *, text: object = "", date: object = "") -> SearchHit:
-    """Build a web search result from a row of a provider's reply."""
+    """Build a web search result from one row of a provider's reply."""
     return SearchHit(
         as_string(row.get("url")), as_string(row.get("title")), as_string(text), as_string(date)
     )

@@ -1,7 +1,7 @@
 """HTTP/1.1 for model requests: connection reuse, streamed bodies, a timeout for every wait.
 
-Behind a proxy, httpx2 does the work (see `proxy`): it knows how, and costs 100 ms to import
-that nobody else should pay. `transport` decides which of the two a URL needs.
+Behind a proxy, httpx2 does the work (see `proxy`): it can, but costs 100 ms to import, which nobody
+else should pay. `transport` decides which of the two a URL needs.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class TcpStream(ByteStream):
 
 
 async def open_tcp(host: str, port: int) -> TcpStream:
-    """Open a connection to the first address of the host that answers; raises OSError."""
+    """Open a TCP connection to the host's first address that answers; raises OSError."""
     async with await anyio.connect_tcp(host, port) as found:
         return TcpStream(found.extra(SocketAttribute.raw_socket).dup())  # noqa: S610 - not Django's
 
@@ -195,7 +195,7 @@ MAX_EARLY_BYTES = 1 << 20
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """The limits for each kind of silence, in seconds."""
+    """Time limits in seconds, one for each kind of wait."""
 
     connect: float = 10.0
     first_byte: float = 90.0
@@ -332,7 +332,7 @@ class DirectTransport:
             await line.stream.send(part)
 
     async def _read_early_body(self, line: HttpConnection) -> bytes:
-        """Read the body of an early answer: some of it is better than none."""
+        """Read the body of an early answer; part of it is better than nothing."""
         body = b""
         try:
             while len(body) < MAX_EARLY_BYTES and (
@@ -384,7 +384,7 @@ class DirectTransport:
 
 
 async def _connect_tls(to: ConnectionTarget, context: ssl.SSLContext) -> HttpConnection:
-    """Open a TLS connection for model requests."""
+    """Open a TLS connection for an HTTP client's model requests."""
     tcp = await open_tcp(to.host, to.port)
     try:
         tls = await anyio_tls.TLSStream.wrap(
@@ -397,7 +397,7 @@ async def _connect_tls(to: ConnectionTarget, context: ssl.SSLContext) -> HttpCon
 
 
 async def _read_response_head(line: HttpConnection) -> h11.Response | ApiError:
-    """Return the response head, or the error as a value, since a task group wraps exceptions."""
+    """Return the HTTP response head, or the error as a value: task groups wrap exceptions."""
     try:
         while not isinstance(event := await line.next_event(None), h11.Response):
             pass
@@ -407,7 +407,7 @@ async def _read_response_head(line: HttpConnection) -> h11.Response | ApiError:
 
 
 def _should_keep_sending(line: HttpConnection, heard: h11.Response | ApiError | None) -> bool:
-    """Return whether the rest of the request is still worth sending."""
+    """Return whether the HTTP server still wants the rest of the request."""
     return isinstance(heard, h11.Response) and (line.is_request_sent or heard.status_code < 300)
 
 

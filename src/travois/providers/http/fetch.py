@@ -1,7 +1,7 @@
-"""Fetching of web pages by httpx2, never from a private network unless that is allowed.
+"""Fetching web pages with httpx2, never from a private network unless that is allowed.
 
-A name is looked up once, its addresses are judged, and the connection goes to an address that was
-judged: a second lookup could answer differently.
+A name is looked up once, its addresses are checked, and the connection goes to a checked address: a
+second lookup could answer differently.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ AddressLookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def look_up_addresses(host: str, port: int) -> Sequence[str]:
-    """Look up a host name with the system resolver."""
+    """Look up the addresses of a web page's host with the system resolver."""
     found = await anyio.getaddrinfo(host, port, type=SOCK_STREAM)
     return tuple(dict.fromkeys(place[0] for *_, place in found))
 
@@ -161,7 +161,7 @@ class HttpxWeb:
 async def _exchange_page(
     client: httpx2.AsyncClient, url: str, message: WebRequest, *, address: str, limit: int
 ) -> WebPage:
-    """Send one request to one address, under the host name of the URL."""
+    """Fetch a web page from one address, under the host name of its URL."""
     parts = urlsplit(url)
     async with client.stream(
         "POST" if message.body else "GET",
@@ -183,7 +183,7 @@ async def _exchange_page(
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an address is on the open internet, also when wrapped in another."""
+    """Return whether a web server's address is public, even if embedded in another."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
         teredo = ip.teredo[1] if ip.teredo else None
@@ -196,7 +196,7 @@ def is_public_address(address: str) -> bool:
 
 
 def _prefer_https(url: str) -> str:
-    """Return the URL with https, unless it names a port or this machine."""
+    """Return a web page's URL with https, unless it names a port or this machine."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.port is not None or is_local_url(url):
         return url

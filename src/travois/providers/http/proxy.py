@@ -1,4 +1,4 @@
-"""Model requests through a proxy, by httpx2 (HTTP and HTTPS proxies; SOCKS with its extra)."""
+"""Model requests through a proxy, sent by httpx2 (HTTP and HTTPS proxies; SOCKS with its extra)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding of server-sent events and JSON lines from bytes that arrive in any portions."""
+"""Decoding server-sent events and JSON lines from bytes that arrive in chunks of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS contexts and trusted certificates, and the errors of reaching a server."""
+"""TLS contexts, trusted certificates, and errors for servers that cannot be reached."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def create_tls_contexts(env: Mapping[str, str]) -> Iterator[ssl.SSLContext]:
 
 
 def create_full_tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
-    """Create a context that trusts all system and configured certificates."""
+    """Create a TLS context that trusts all system and configured certificates."""
     return _load_certificates(_create_system_context(), _certificate_files(env))
 
 
@@ -97,7 +97,7 @@ def _load_certificates(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl
 
 
 def _certificate_files(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name certificate files, one for each file."""
+    """Return the TLS variables that name certificate files, one for each file."""
     files = {
         os.path.realpath(env[name]): name
         for name in reversed(CERTIFICATE_VARIABLES)
@@ -107,7 +107,7 @@ def _certificate_files(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hashed_certificate_folder(env: Mapping[str, str]) -> str:
-    """Return the system's folder of hashed certificates, if it has one."""
+    """Return the system's folder of hashed TLS certificates; empty if there is none."""
     folder = env.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     try:
         found = any(HASHED_CERTIFICATE.fullmatch(name) for name in os.listdir(folder))
@@ -141,19 +141,19 @@ class ConnectionTarget(msgspec.Struct, frozen=True):
 
 
 def parse_target(url: str) -> ConnectionTarget:
-    """Parse a URL into the scheme, host and port to connect to."""
+    """Parse a URL into the scheme, host and port of a connection."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return ConnectionTarget(parts.scheme, parts.hostname or "", port)
 
 
 def silent_server_error(patience: float) -> ApiError:
-    """Return the error for a server that sent nothing for too long."""
+    """Return the connection error for a server that sent nothing for too long."""
     return ApiError("timeout", f"no data from the server for {patience:g} s")
 
 
 def send_timeout_error() -> ApiError:
-    """Return the error for a server that does not read the request."""
+    """Return the connection error for a server that does not read the request."""
     return ApiError("timeout", "the server stopped reading the request")
 
 
@@ -191,7 +191,7 @@ def unreachable_error(to: ConnectionTarget, error: BaseException) -> ApiError:
 
 
 def find_root_cause(error: BaseException) -> BaseException:
-    """Return the operating system's error behind an exception, else the first of the chain."""
+    """Return the operating system's error behind a connection failure, else the first cause."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -201,7 +201,7 @@ def find_root_cause(error: BaseException) -> BaseException:
 
 
 def describe_os_error(error: BaseException) -> str:
-    """Describe an error; the system's own words where there are some, as asyncio's say less."""
+    """Describe a connection error in the system's words if possible, as asyncio's say less."""
     match error:
         case socket.gaierror() | ssl.SSLError():
             return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Choice of the transport for a URL: direct, or through the proxy set in the environment."""
+"""Choosing the HTTP transport for a URL: direct, or through the proxy in the environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with lazy_imports():
 def create_transport(
     url: str, env: Mapping[str, str], timeouts: Timeouts | None = None
 ) -> Transport:
-    """Create the transport for a URL; a local server has no proxy and may be slow."""
+    """Create the HTTP transport for a URL; a local server has no proxy and may be slow."""
     limits = timeouts_for(url, timeouts or Timeouts())
     if is_local_url(url):
         return DirectTransport(limits, env=env)
@@ -30,10 +30,10 @@ def create_transport(
 
 
 def timeouts_for(url: str, limits: Timeouts) -> Timeouts:
-    """Return the timeouts for a server.
+    """Return the HTTP timeouts for a model server.
 
-    One on this machine may read a long prompt for minutes, and hold a tool call back until it is
-    whole; a limit between events that somebody chose holds all the same.
+    A local one may read a long prompt for minutes, and hold a tool call back until it is complete;
+    a limit between events that somebody configured applies all the same.
     """
     if not is_local_url(url):
         return limits
@@ -42,7 +42,7 @@ def timeouts_for(url: str, limits: Timeouts) -> Timeouts:
 
 
 def find_proxy(url: str, env: Mapping[str, str]) -> str:
-    """Return the proxy for a URL, with a scheme; empty for none."""
+    """Return the proxy for a URL from the environment, with a scheme; empty if none."""
     to = parse_target(url)
     named = _read_variable_any_case(env, f"{to.scheme}_proxy") or _read_variable_any_case(
         env, "all_proxy"
@@ -57,7 +57,7 @@ def find_proxy(url: str, env: Mapping[str, str]) -> str:
 
 
 def _read_variable_any_case(env: Mapping[str, str], name: str) -> str:
-    """Read a variable in lower case or, as most people write it, in upper case."""
+    """Read a proxy variable in lower case or, as most people write it, in upper case."""
     return (env.get(name) or env.get(name.upper(), "")).strip()
 
 
