@@ -24,7 +24,7 @@ from travois.tools.catalog import TOOLS
 
 TEXT = 'Show me the first 20 lines of "src/a b.py", then grep for 404 in tests/*.py, please.'
 SCHEMAS: dict[str, Schema] = {
-    spec.name: json.loads(spec.schema) for spec in build_tool_specs(TOOLS)
+    spec.name: json.loads(spec.schema) for spec in build_tool_specs(TOOLS, toolset="local")
 }
 
 

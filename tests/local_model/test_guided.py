@@ -32,7 +32,7 @@ from travois.search.embedder import StaticEmbedder
 from travois.tools.catalog import TOOLS
 
 CARD = resolve_model("local/smollm2", {})
-HEAD = Epoch(CARD, "You are a coding agent.", build_tool_specs(TOOLS))
+HEAD = Epoch(CARD, "You are a coding agent.", build_tool_specs(TOOLS, toolset="local"))
 NOTE = User((Text("<environment>\nFolder: /w\n</environment>"),), origin="note")
 
 

@@ -332,7 +332,7 @@ def test_long_output_shows_both_ends_and_the_numbers_of_the_whole(
     path = f"{world.spilled}/t1.txt"
     numbers = (count - sum(shown), count, hidden, len(expected))
     assert marks == [(*(f"{n:,}" for n in numbers), unit, path, str(shown[0] + 1))]
-    assert 0.85 * 8_000 < estimate_tokens(told(outcome)) <= 8_000
+    assert 3_400 < len(told(outcome)) <= 4_000
     assert outcome.lines == count
     assert Path(path).read_text() == expected
 
@@ -366,7 +366,15 @@ def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
     shown = make_readable(CapturedOutput(b"x" * 600_000, b"end", 600_003))
-    assert shown.text.endswith("x" * 10_000 + "end")
+    assert shown.text.endswith("x" * 1_500 + "end")
+
+
+def test_output_is_shown_whole_up_to_the_room_of_its_result():
+    text = "".join(f"a line with the number {number}\n" for number in range(2_000))
+    room = estimate_tokens(text)
+    captured = CapturedOutput(text.encode(), b"", len(text))
+    assert make_readable(captured, tokens=room).text == text
+    assert len(make_readable(captured, tokens=room - 1).text) <= 4_000
 
 
 def test_a_full_disk_loses_only_the_file(tmp_path: Path):

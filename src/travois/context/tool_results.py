@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
-from travois.context.layers import MIN_RESULT_TOKENS, ContextLayers
+from travois.context.layers import MIN_RESULT_TOKENS, NO_CAP, ContextLayers
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import (
@@ -182,7 +182,14 @@ def clip_text(text: str, tokens: int, *, head: float = HEAD_SHARE) -> ClippedTex
 
 
 def clip_ends(
-    front: str, back: str, tokens: int, *, head: float, total: int, lines: int
+    front: str,
+    back: str,
+    tokens: int,
+    *,
+    head: float,
+    total: int,
+    lines: int,
+    chars: int = NO_CAP,
 ) -> ClippedText:
     """Clip a text of which only the beginning and the end are at hand."""
 
@@ -191,7 +198,7 @@ def clip_ends(
         return _tidy_head(first), _tidy_tail(back[max(0, len(back) + len(first) - room) :])
 
     room = count_fitting_parts(
-        min(tokens * FIRST_GUESS_CHARS_PER_TOKEN, total - 1),
+        min(tokens * FIRST_GUESS_CHARS_PER_TOKEN, total - 1, chars),
         lambda room: sum(map(estimate_text_tokens, ends(room))),
         tokens=tokens,
     )

@@ -18,13 +18,16 @@ MODEL_FAMILIES = (
     ("openai", r"gpt-(?:[5-9]|4\.1|oss)|\bo[34](?:-|$)|codex"),
     ("gemini", r"gemini"),
     ("qwen", r"qwen(?!-?[12](?:\.|-|$))"),
+    ("local", r"^smollm2$"),
 )
 """Patterns of model ids with their toolset. All other models get the default."""
 
 PREFER_PHRASE = (
-    "Prefer Edit to Write, and the dedicated tools (Read, Grep, Glob, Git*) to shell commands "
-    "that do the same."
+    "Prefer Edit to Write, and the dedicated tools (Read, Grep, Glob) to shell commands that do "
+    "the same."
 )
+FORMER_WORDS = ", Git*) to shell commands that do the same."
+"""The end of that phrase in heads of older sessions, where git's tools were declared."""
 KEEP_LIST_PHRASE = "keep the list of TodoWrite up to date."
 
 
@@ -154,9 +157,9 @@ def _shell_tool(folder: str) -> ToolPresentation:
 
 def _build_phrases(edit: str, listing: str) -> tuple[str, str]:
     """Build a toolset's phrases about tools in the system prompt."""
-    tools = f"Prefer {edit} to write_file, and the dedicated tools (read_file, grep_search, glob, "
+    tools = f"Prefer {edit} to write_file, and the dedicated tools (read_file, grep_search, glob"
     return (
-        f"{tools}Git*) to shell commands that do the same.",
+        f"{tools}) to shell commands that do the same.",
         f"keep the list of {listing} up to date.",
     )
 
@@ -248,6 +251,13 @@ TOOLSETS: dict[str, Toolset] = {
         hidden=dict.fromkeys(("MultiEdit",), ("Edit",)),
         phrases=_build_phrases("edit", "todo_write"),
     ),
+    # The embedded model chooses among what it is told: it cannot search for tools.
+    "local": Toolset(
+        shown={
+            name: ToolPresentation(name)
+            for name in ("GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
+        }
+    ),
 }
 
 
@@ -261,6 +271,7 @@ def toolset_for(model: str, wanted: str = AUTO_TOOLSET) -> str:
 
 def replace_tool_phrases(system: str, *, before: str, after: str) -> str:
     """Replace one toolset's phrases about tools in a system prompt by another's."""
+    system = system.replace(FORMER_WORDS, FORMER_WORDS.replace(", Git*", ""))
     for old, new in zip(TOOLSETS[before].phrases, TOOLSETS[after].phrases, strict=True):
         system = system.replace(old, new)
     return system

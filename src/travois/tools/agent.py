@@ -148,8 +148,8 @@ def _agent_detail(report: AgentReport) -> str:
 AGENT = Tool(
     name="Agent",
     description=(
-        "Delegate a task to another agent, which reports back. It knows only the prompt; type fork "
-        "is a copy of this conversation. Calls in one reply run in parallel."
+        "Delegate a task to another agent, which reports back. It knows only the prompt. Calls in "
+        "one reply run in parallel."
     ),
     args=AgentArgs,
     access=_agent_access,
@@ -240,4 +240,5 @@ SEND_MESSAGE = Tool(
     access=_message_access,
     run=_run_send_message,
     summary=lambda args: f"Message {args.to}: {args.summary or args.message or args.type}",
+    deferred=True,
 )

@@ -451,6 +451,7 @@ GIT_STATUS = Tool(
     access=lambda args, here: _git_access(here),
     run=_run_git_status,
     summary=lambda args: "Git status",
+    deferred=True,
 )
 
 GIT_DIFF = Tool(
@@ -464,6 +465,7 @@ GIT_DIFF = Tool(
     run=_run_git_diff,
     bounded=True,
     summary=lambda args: " ".join(("Git diff", args.commit, *args.paths)).strip(),
+    deferred=True,
 )
 
 GIT_LOG = Tool(
@@ -473,6 +475,7 @@ GIT_LOG = Tool(
     access=lambda args, here: _git_access(here, args.path),
     run=_run_git_log,
     summary=lambda args: " ".join(("Git log", args.rev, args.path)).strip(),
+    deferred=True,
 )
 
 GIT_SHOW = Tool(
@@ -483,6 +486,7 @@ GIT_SHOW = Tool(
     run=_run_git_show,
     bounded=True,
     summary=lambda args: f"Git show {args.rev} {args.path}".strip(),
+    deferred=True,
 )
 
 GIT_BLAME = Tool(

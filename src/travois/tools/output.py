@@ -15,6 +15,9 @@ from travois.tools.text import decode_text, show_invalid_bytes
 
 DEFAULT_OUTPUT_TOKENS = 8_000
 """Tokens shown of an output that no call asked for."""
+CUT_OUTPUT_CHARS = 3_600
+"""Characters shown of an output that is too long to be shown whole: enough to see what it is, and
+how it ended. The rest is in a file, and what is needed of it is read there."""
 GAP_MARKER_TOKENS = 120
 """The tokens for what is said in place of the middle."""
 MAX_END_BYTES = 256 * 1024
@@ -74,6 +77,7 @@ def make_readable(
         head=0.5,
         total=total,
         lines=output.line_count,
+        chars=CUT_OUTPUT_CHARS,
     )
     unit = "bytes" if part is None else "characters"
     if part is None:  # the middle is not at hand as text: what is shown is counted as it was

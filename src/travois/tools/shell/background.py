@@ -239,6 +239,7 @@ KILL_SHELL = Tool(
     access=_background_access,
     run=_run_kill_shell,
     summary=lambda args: f"Kill {args.shell_id}",
+    deferred=True,
 )
 MONITOR_JOB = Tool(
     name="Monitor",

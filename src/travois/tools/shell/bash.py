@@ -513,8 +513,7 @@ BASH = Tool(
     description=(
         "Run a bash command. Only the working folder persists between calls. "
         "No stdin, and no terminal without tty. Long output is cut and saved to a file. "
-        "run_in_background for servers and watchers: you are told when they end. "
-        "Prefer Read, Edit, Grep, Glob over cat, sed, grep, find."
+        "run_in_background for servers and watchers: you are told when they end."
     ),
     args=BashArgs,
     access=_bash_access,
