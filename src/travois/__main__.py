@@ -11,7 +11,19 @@ GC_THRESHOLD = 20_000
 
 
 def main() -> int:
-    """Run the program and end the process."""
+    """Run the program, here or in a warm server, and end the process."""
+    if not {"-p", "--print"}.isdisjoint(sys.argv):
+        from travois.version import __version__
+        from travois.warm_client import run_warm
+
+        code = run_warm(sys.argv[1:], __version__)
+        if code is not None:
+            return code
+    return run_here()
+
+
+def run_here() -> int:
+    """Run the program in this process, and end it."""
     try:
         code = run_program()
     except KeyboardInterrupt:

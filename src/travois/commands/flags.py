@@ -49,6 +49,7 @@ COMMANDS = {
     "try": "run a command on a copy, review the changes, keep or drop them",
     "acp": "serve an editor over the Agent Client Protocol",
     "exec": "run one task with the command line of `codex exec`",
+    "serve": "keep a process ready that runs `travois -p` without the time of a start",
     "models": "list models, show their details, and test them",
     "doctor": "check this machine and explain how to fix problems",
     "demo": "a one-minute tour: no key, no network",
@@ -73,6 +74,7 @@ COMMAND_MODULES = {
     "plugins": "commands.mcp",
     **dict.fromkeys(("doctor", "config"), "commands.models"),
     "import": "commands.import_command",
+    "serve": "cli.warm_server",
     "try": "commands.try_command",
     "demo": "cli.lab",
     **{name: f"cli.{name}" for name in ("acp", "exec", "inspect", "lab")},
@@ -168,7 +170,8 @@ def parse_command_line(argv: list[str]) -> Namespace:
         args, strange = top.parse_args(argv), list[str]()
     if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
         top.error("codex-json reports one task: it cannot be used with --input-format stream-json")
-    named = (*IGNORED_FLAGS, *IGNORED_SWITCHES, "debug")
+    # With -p it tells why a warm server did not take the run.
+    named = (*IGNORED_FLAGS, *IGNORED_SWITCHES, *(() if args.print else ("debug",)))
     given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
         write_stderr(f"travois: {name} has no effect in Travois and is ignored\n")
