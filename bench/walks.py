@@ -35,12 +35,14 @@ class Walk:
 
     def __init__(self) -> None:
         self.files: list[str] = []
+        self.functions: list[str] = []
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
         """Take down which file a call leads to."""
         name = frame.f_code.co_filename
         if event == "call" and name.startswith(ROOT) and not name.endswith("testing.py"):
             self.files.append(name.removeprefix(ROOT))
+            self.functions.append(frame.f_code.co_qualname)
 
     @property
     def packages(self) -> list[str]:
@@ -52,9 +54,17 @@ class Walk:
                 entered.append(package)
         return entered
 
+    @property
+    def ways(self) -> set[tuple[str, str, str]]:
+        """The different changes of package: from where to which function. Loops repeat them."""
+        packages = [file.split(os.sep)[0] for file in self.files]
+        steps = zip(packages, packages[1:], self.files[1:], self.functions[1:], strict=False)
+        return {(left, file, name) for left, entered, file, name in steps if left != entered}
+
     def __str__(self) -> str:
         changes = max(0, len(self.packages) - 1)
-        return f"{len({*self.files}):4} files {changes:5} changes of package"
+        files = f"{len({*self.files}):4} files {changes:5} changes of package"
+        return f"{files}, {len(self.ways):4} of them different"
 
 
 @contextmanager
