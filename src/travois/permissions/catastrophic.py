@@ -22,7 +22,6 @@ DISK_DEVICES = (
 )
 KERNEL_PATHS = r"/(proc|sys)(/.*)?"
 UNSAFE_DEVICES = r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*"
-HARMLESS_DEVICES = ("/dev/null",)
 WHOLE_FOLDER_PATHS = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
 """A path that is all of something: of a home, of where one stands, or of an empty variable."""
 GIT_HISTORY_PATHS = r"(?:\$\{?pwd\}?/)?(?:\.{1,2}/)*\.git(?:/objects|/refs)?/*(?:\*|\.\*)?"

@@ -27,7 +27,7 @@ from travois.compat.sessions.format import (
 )
 
 GEMINI_AGENT, RESUME = GEMINI.name, GEMINI.resume
-MAX_DOCUMENT_BYTES, SESSION_FILE_ENDINGS = 1 << 28, (".json", ".jsonl")
+MAX_DOCUMENT_BYTES = 1 << 28
 
 
 def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:

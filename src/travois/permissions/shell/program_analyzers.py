@@ -303,7 +303,6 @@ SED_ADDRESS_PART = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
 SED_ADDRESS = re.compile(rf"\s*(?:{SED_ADDRESS_PART}(?:\s*,\s*[+~]?{SED_ADDRESS_PART})?)?\s*!*\s*")
 SED_PLAIN = re.compile(r"[pdqQnNgGhHxPD=lzF]\s*\d*")
 SED_LABEL = re.compile(r"[btT:]\s*[A-Za-z0-9_]*")
-SED_TEXT = re.compile(r"[aic]\\?[^\n]*")
 SED_SUBSTITUTE = re.compile(
     r"s([/|,#@:!%_+=~])((?:(?!\1)[^\\\n]|\\.)*)\1((?:(?!\1)[^\\\n]|\\.)*)\1([gpiIm\d]*)"
 )
