@@ -173,7 +173,7 @@ class Session:
         with agent.session.watch() as events:
             self._group.start_soon(self._run_turn, done)
             try:
-                while not _is_turn_end(event := await events.receive()):
+                while not is_turn_end(event := await events.receive()):
                     yield event
                 yield event
             finally:
@@ -318,7 +318,8 @@ def typed_text(content: tuple[TextOrMedia, ...]) -> str:
     return texts[-1] if texts else ""
 
 
-def _is_turn_end(event: Event) -> bool:
+def is_turn_end(event: Event) -> bool:
+    """Return whether an event ends a turn."""
     return isinstance(event, Entry) and isinstance(event.fact, Ended)
 
 

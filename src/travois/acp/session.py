@@ -43,7 +43,7 @@ from travois.core.facts import Asked, Assistant, Ended, EndReason, Entry, Failed
 from travois.engine.agent import Agent
 from travois.hooks.fire import notify_hooks
 from travois.ports.world import AgentProgress, Event
-from travois.sdk import Session, typed_text
+from travois.sdk import Session, is_turn_end, typed_text
 from travois.sessions.catalog import SessionSummary
 from travois.tui import slash
 from travois.tui.agent_progress import enable_activity_names
@@ -434,14 +434,10 @@ class AcpSession:
         born = self._session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         with child.session.watch() as events:
             async for event in events:
-                if _is_turn_end(event):
+                if is_turn_end(event):
                     return
                 if self._steps.add(born.call, event, child) and self._teller.is_awaiting(born.call):
                     self._send_update(self._steps.update(born.call))
-
-
-def _is_turn_end(event: Event) -> bool:
-    return isinstance(event, Entry) and isinstance(event.fact, Ended)
 
 
 def _user_error_text(error: BaseException) -> str:

@@ -72,7 +72,11 @@ def build_report(
     state = state or (END_STATES.get(ended.why, "failed") if ended else "lost")
     why = why or (ended.detail if ended else "")
     files = list_changed_files(own)
-    texts = [text for e in own if isinstance(e.fact, Assistant) and (text := _reply_text(e.fact))]
+    texts = [
+        text
+        for e in own
+        if isinstance(e.fact, Assistant) and (text := extract_text(e.fact.content).strip())
+    ]
     parts = [texts[-1]] if state == "done" and texts else _partial_findings(own, texts, state, why)
     stays = [
         e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == LEFT_BEHIND_NOTE
@@ -161,10 +165,6 @@ def _format_call(call: Call, *, finished: bool) -> str:
         call.args if len(call.args) <= MAX_ARGUMENT_CHARS else f"{call.args[:MAX_ARGUMENT_CHARS]} …"
     )
     return f"{call.name} {args}" + ("" if finished else " (unfinished)")
-
-
-def _reply_text(reply: Assistant) -> str:
-    return extract_text(reply.content).strip()
 
 
 def _format_file_list(files: tuple[str, ...]) -> str:

@@ -85,7 +85,7 @@ def compose_sandbox(
         why = f"{walls.line}; with no one there to approve it, it needs --no-sandbox"
         return SandboxSetup(line=walls.line, unwalled="" if attended else why)
     _check_place(loaded, place)
-    kept = session is not None and _is_kept(session, place)
+    kept = session is not None and session.log.folder.is_relative_to(place.home.sessions)
     temp = (
         _use_session_tmp(session, place, stack)
         if session and kept
@@ -136,7 +136,7 @@ def _build_policy(
     secret = (
         *_paths_in_homes(SECRET_HOME_PATHS),
         *needed.withheld,
-        *_exclude_paths(needed.settings, settings),
+        *(path for path in needed.settings if path not in settings),
     )
     return SandboxPolicy(
         temp=temp,
@@ -181,10 +181,6 @@ def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> ToolChainPaths:
         settings=tuple(path for one in each for path in one.settings),
         withheld=tuple(path for one in each for path in one.withheld),
     )
-
-
-def _exclude_paths(paths: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for path in paths if path not in shown)
 
 
 def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
@@ -242,10 +238,6 @@ def _make_temporary_folder(stack: AsyncExitStack) -> str:
     os.mkdir(path, 0o700)
     stack.callback(_remove_folder, path)
     return os.path.realpath(path)
-
-
-def _is_kept(session: OpenedSession, place: Workspace) -> bool:
-    return session.log.folder.is_relative_to(place.home.sessions)
 
 
 def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitStack) -> str:

@@ -54,7 +54,7 @@ async def manage_window(agent: Agent) -> str:
         if (
             agent.context.layers.collapse
             and trigger in ("auto", "cold")
-            and _fold_instead(agent, trigger)
+            and clear.fold_old_calls(agent, trigger=trigger)
         ):
             return ""
         # With a cold cache a compaction costs no more than clearing and frees more.
@@ -82,11 +82,6 @@ async def _reshow_edited_files(agent: Agent) -> None:
     if not calls_of_last_reply(agent.session.view):
         return
     await restore.show_edited_files(agent)
-
-
-def _fold_instead(agent: Agent, trigger: CompactionTrigger) -> bool:
-    """Fold old calls in place of a compaction; return whether that is enough."""
-    return clear.fold_old_calls(agent, trigger=trigger)
 
 
 def _explain_full_window(agent: Agent) -> str:

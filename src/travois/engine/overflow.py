@@ -65,25 +65,10 @@ async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) 
             return flatten_history(agent)
         case "overflow":
             _adopt_window(agent, problem)
-            if not agent.context.layers.is_automatic:
-                return False
-            return (
-                await compact.compact_conversation(
-                    agent, trigger="overflow", goal=_compaction_goal(agent, problem)
-                )
-                is not None
-            )
+            return await _compact_to_fit(agent, problem)
         case "large":
-            if tried == 0 and drop_media(agent, problem.message):
-                return True
-            if not agent.context.layers.is_automatic:
-                return False
-            return (
-                await compact.compact_conversation(
-                    agent, trigger="overflow", goal=_compaction_goal(agent, problem)
-                )
-                is not None
-            )
+            without_media = tried == 0 and drop_media(agent, problem.message)
+            return without_media or await _compact_to_fit(agent, problem)
         case "media":
             return drop_media(agent, problem.message)
         case _:
@@ -304,9 +289,14 @@ def _adopt_window(agent: Agent, problem: ApiError) -> None:
     agent.session.append(_narrow_window(epoch, problem.limit, why=problem.message))
 
 
-def _compaction_goal(agent: Agent, problem: ApiError) -> int:
-    """Return the tokens to compact to after a request was refused as too large."""
+async def _compact_to_fit(agent: Agent, problem: ApiError) -> bool:
+    """Compact after a request was refused as too large; return whether that happened."""
+    if not agent.context.layers.is_automatic:
+        return False
     size = context_tokens(agent.session.view)
     if problem.tokens and problem.limit:
-        return round(size * problem.limit / problem.tokens * OVERFLOW_MARGIN)
-    return round(min(size, current_model(agent).window) * SHRINK_SHARE)
+        goal = size * problem.limit / problem.tokens * OVERFLOW_MARGIN
+    else:
+        goal = min(size, current_model(agent).window) * SHRINK_SHARE
+    fact = await compact.compact_conversation(agent, trigger="overflow", goal=round(goal))
+    return fact is not None

@@ -213,14 +213,10 @@ def check_protected_files(
     named = {
         name
         for rule in allowing
-        if _covers_any_step(rule, steps)
+        if any(rule_covers_step(rule, step) for step in steps)
         for name in _protected_names(rule)
     }
     return replace(around, unasked=UnapprovedChanges(patterns, tuple(sorted(named))))
-
-
-def _covers_any_step(rule: PermissionRule, steps: list[CommandStep]) -> bool:
-    return any(rule_covers_step(rule, step) for step in steps)
 
 
 def _protected_names(rule: PermissionRule) -> Iterator[str]:

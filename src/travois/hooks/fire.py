@@ -97,7 +97,7 @@ def _build_hook_context(agent: Agent, call: str, use: ToolUse | None) -> HookCon
     mode, epoch = agent.permissions.guard.mode, agent.session.view.epoch
     id, kind = (agent.team.birth.id, agent.team.birth.kind) if agent.team.birth else ("", "")
     return HookContext(
-        _get_current_folder(agent),
+        agent.session.state.get("cwd", agent.world.root),
         HOOK_MODE_NAMES.get(mode, mode),
         call,
         use,
@@ -120,10 +120,6 @@ def add_hooks(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: s
         agent.session.emit(UserWarned(notice))
     agent.hooks.active = agent.hooks.active or agent.hooks.make()
     agent.hooks.active.update(parsed.hooks)
-
-
-def _get_current_folder(agent: Agent) -> str:
-    return agent.session.state.get("cwd", agent.world.root)
 
 
 def shorten_hook_text(agent: Agent, text: str) -> str:

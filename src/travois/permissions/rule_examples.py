@@ -44,7 +44,7 @@ def check_example(example: str, rules: tuple[PermissionRule, ...]) -> str:
 def rule_decides(rule: PermissionRule, text: str) -> bool:
     """Return whether a permission rule alone matches an example's command, path, URL or name."""
     use = ToolUse(
-        _example_tool(rule), (_example_access(rule, text),), EXAMPLE_WORKSPACE, EXAMPLE_HOME
+        rule.tool.replace("*", "x"), (_example_access(rule, text),), EXAMPLE_WORKSPACE, EXAMPLE_HOME
     )
     if rule.tool == "Bash" and rule.effect == "allow":
         verdict = decide_permission(Permissions("default", (rule,), (EXAMPLE_WORKSPACE,)), use)
@@ -55,10 +55,6 @@ def rule_decides(rule: PermissionRule, text: str) -> bool:
             == "rule"
         )
     return rule_matches(rule, use)
-
-
-def _example_tool(rule: PermissionRule) -> str:
-    return rule.tool.replace("*", "x")
 
 
 def _example_access(rule: PermissionRule, text: str) -> Access:

@@ -220,14 +220,10 @@ def _list_allowed_reads(bounds: SandboxPolicy, guard: Permissions, use: ToolUse)
     """
     if guard.mode == "bypass":
         return ()
-    read = (get_bounding_path(access) for access in use.touched if _is_read(access))
+    read = (get_bounding_path(access) for access in use.touched if access.kind == "read")
     named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL_FILE_SYSTEMS))
     kept = (*guard.folders, *bounds.hidden, *TMP_FOLDERS, bounds.temp)
     return _paths_outside(tuple(dict.fromkeys(named)), kept)
-
-
-def _is_read(access: Access) -> bool:
-    return access.kind == "read"
 
 
 def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:

@@ -52,16 +52,14 @@ async def _run_ask_user(args: AskArgs, env: Env, call: str) -> ToolOutcome:
         raise ToolError(NOBODY_ANSWERED) from None
     found = dict(zip((one.question for one in choices), answers, strict=True))
     told = "\n".join(f"{question}\n  {answer}" for question, answer in found.items())
-    return text_outcome(f"The user answered:\n{told}", detail=_answers_detail(found))
+    return text_outcome(
+        f"The user answered:\n{told}", detail=msgspec.json.encode({"answers": found}).decode()
+    )
 
 
 def _to_choice(asked: Asking) -> Choice:
     options = tuple(ChoiceOption(one.label, one.description) for one in asked.options)
     return Choice(asked.question, options, header=asked.header, several=asked.multi_select)
-
-
-def _answers_detail(answers: dict[str, str]) -> str:
-    return msgspec.json.encode({"answers": answers}).decode()
 
 
 ASK_USER_QUESTION = Tool(

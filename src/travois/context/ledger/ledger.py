@@ -209,7 +209,7 @@ def render_ledger(ledger: Ledger, *, budget: int) -> RenderedLedger:
 
 def _list_sections(ledger: Ledger) -> Iterator[LedgerSection]:
     """Yield the sections of the ledger, each with its share of the token budget and its rank."""
-    rules = _quote_all(ledger.rules[::-1])
+    rules = tuple(_quote_text(text) for text in ledger.rules[::-1])
     yield LedgerSection(REQUEST_PART.title, "Rules that the human gave", lambda n: rules, 0.10, 0)
     before = tuple(message for message in ledger.said if message.seq < ledger.fork)
     own = ledger.said[len(before) :]
@@ -426,10 +426,6 @@ def _format_decisions(decisions: tuple[UserDecision, ...], limit: int) -> tuple[
         )
         for d in decisions
     )
-
-
-def _quote_all(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_quote_text(text) for text in texts)
 
 
 def _quote_text(text: str) -> str:
