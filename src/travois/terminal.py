@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import termios
 from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,23 @@ def add_command(
         epilog=more,
         formatter_class=RawDescriptionHelpFormatter,
     )
+
+
+@contextmanager
+def hide_typing() -> Generator[None]:
+    """Keep what is typed off the screen, where standard input is a terminal."""
+    try:
+        before = termios.tcgetattr(0)
+    except termios.error:
+        yield
+        return
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 def redact_secrets(text: str) -> str:

@@ -59,6 +59,14 @@ def answer(glass: Glass, keys: str) -> None:
     glass.type(keys)
 
 
+def colour_at(glass: Glass, word: str) -> tuple[int, int, int]:
+    """The colour in which a word stands on the screen."""
+    row = next(number for number, line in enumerate(glass.lines) if word in line)
+    text = glass.screen.buffer[row][glass.lines[row].index(word)].fg
+    red, green, blue = (int(text[at : at + 2], 16) for at in (0, 2, 4))
+    return red, green, blue
+
+
 def decisions(program: Program) -> list[tuple[str, str]]:
     facts = [entry.fact for entry in program.facts()]
     return [(one.verdict, one.by) for one in facts if isinstance(one, Decided)]
@@ -73,7 +81,8 @@ def test_danger_is_red_named_and_never_the_first_choice(program: Program, column
         seen = glass.still()
         assert FORCED[columns] in seen
         assert CHOICES[columns] in seen
-        assert "\x1b[0;31mDANGER" in glass.raw or "31mDANGER" in glass.raw
+        red, green, blue = colour_at(glass, "DANGER")
+        assert red > 1.5 * max(green, blue)
         glass.type("\r")
         glass.until("(Enter to skip)")
         glass.type("use a branch\r")

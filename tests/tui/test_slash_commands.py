@@ -86,18 +86,20 @@ def test_help_lists_every_command_in_its_group_and_those_of_ones_own(options: Op
     titles = [line for line in lines if not line.startswith(("  ", "Also"))]
     assert titles == [
         "Conversation",
+        "Work",
         "Sessions",
         "Context and cost",
         "Memory",
         "Permissions",
         "Background",
+        "Keys and reports",
         "General",
         "Custom commands",
     ]
     assert {line.split()[0].lstrip("/") for line in lines if "/" in line[:4]} == {
         *SLASH_COMMANDS,
-        "review",
     }
+    assert len(titles) == len(set(titles)) and told.count("  /review ") == 1
     assert "  /review FILE             Look at a file (.claude/commands/review.md)" in lines
 
 
@@ -117,8 +119,7 @@ def test_a_word_that_is_nearly_a_command_is_told_with_the_one_that_was_meant(
 
 
 def test_how_much_is_thought_can_be_changed_between_turns(options: Options) -> None:
-    assert answers(options, "/effort", "/effort high", "/effort huge", "/effort auto") == [
-        "The effort is left to the model.",
+    assert answers(options, "/effort high", "/effort huge", "/effort auto") == [
         "The effort is high.",
         "Unknown effort 'huge'\n  Choose: low, medium, high, xhigh, max.",
         "The effort is left to the model.",
@@ -159,6 +160,8 @@ def test_names_and_words_that_follow_them_are_offered(options: Options) -> None:
     async def run(desk: LineModeHost) -> None:
         assert [name for name, _ in complete_slash_line(desk, None, "re")] == [
             "rewind",
+            "redo",
+            "review",
             "resume",
             "rename",
         ]

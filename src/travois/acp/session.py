@@ -122,6 +122,21 @@ class EditorCommandHost:
         """Refuse: the editor has its own colours."""
         raise UserError("The editor has its own colours")
 
+    async def ask_secret(self, label: str) -> str | None:
+        """Return None: a key does not belong in an editor's prompt."""
+        return None
+
+    def show_diff(self, diff: str) -> None:
+        """Do nothing: the editor shows differences itself."""
+
+    def copy_text(self, text: str) -> None:
+        """Refuse: the editor has its own clipboard."""
+        raise UserError("The editor copies by itself")
+
+    def toggle_vim(self) -> bool:
+        """Refuse: the editor has its own keys."""
+        raise UserError("The editor has its own keys")
+
 
 def _command_json(name: str, what: str, hint: str) -> Json:
     told: JsonObject = {"name": name, "description": what}

@@ -13,7 +13,7 @@ from travois.acp.server import AcpServer
 from travois.commands.flags import add_session_flags, options_from_args
 from travois.compose.options import Options
 from travois.terminal import CommandParsers, add_command
-from travois.tui.slash_commands import new_session_options
+from travois.tui.slash_commands.sessions import new_session_options
 
 ACP_HELP = """\
 Your editor starts this command; docs/acp.md has the settings for several editors. Session flags

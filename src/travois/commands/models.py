@@ -32,6 +32,7 @@ from travois.core.cost import compute_cost
 from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import ModelCard, Price
+from travois.core.tokens import format_tokens
 from travois.core.view import project_view
 from travois.local_model.llamacpp import llamacpp_load_problem
 from travois.permissions.resolve_paths import home_folder
@@ -140,7 +141,7 @@ def run_models(args: Namespace) -> int:
 
 def _list_models(among: Catalog, *, form: str) -> int:
     """Print the models of the catalog with their windows, prices and key sources."""
-    rows = list(_iterate_model_rows(among))
+    rows = list_model_rows(among)
     if form == "json":
         print_line(msgspec.json.encode(rows).decode())
         return 0
@@ -160,6 +161,23 @@ def _list_models(among: Catalog, *, form: str) -> int:
         f"\nOther models of these providers, and any of {', '.join(others)}: --model provider/id."
     )
     return 0
+
+
+def list_model_rows(among: Catalog | None) -> list[ModelRow]:
+    """Return a row for each model of the catalog."""
+    return list(_iterate_model_rows(among or catalog.load_catalog()))
+
+
+def describe_model_row(row: ModelRow) -> str:
+    """Describe a model in a line: its window, its prices, and whether it has a key."""
+    price = row.price
+    cost = f"${price.input:g} in, ${price.output:g} out per million" if price.input else ""
+    key = "" if row.key else "no key"
+    return " · ".join(part for part in (f"{_format_window(row.window)} window", cost, key) if part)
+
+
+def _format_window(tokens: int) -> str:
+    return f"{tokens / 1_000_000:g}M" if tokens >= 1_000_000 else format_tokens(tokens)
 
 
 def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:

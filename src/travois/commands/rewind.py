@@ -6,8 +6,8 @@ import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher, unified_diff
 
 from msgspec.structs import replace
 
@@ -199,6 +199,25 @@ def _change_verb(change: PathChange) -> str:
     if change.new is None:
         return "delete "
     return "restore" if change.old is None else "revert "
+
+
+def render_rewind_diff(way: RewindPlan, keeper: Snapshots, root: str) -> str:
+    """Render what a rewind would change in the files as a unified diff."""
+    return "\n".join(line for change in way.changes for line in _diff_change(change, keeper, root))
+
+
+def _diff_change(change: PathChange, keeper: Snapshots, root: str) -> Iterator[str]:
+    """Yield the diff of one file; a line that says what happens where there is none."""
+    path = os.fsdecode(change.path).removeprefix(f"{root}/")
+    name = escape_controls(path, lines="show")
+    yield f"{_change_verb(change).strip()} {name}"
+    nodes = (change.old, change.new)
+    if any(node and (node.is_folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes):
+        return
+    old, new = (keeper.read_content(node).decode(errors="replace") for node in nodes)
+    if "\0" not in old + new:
+        lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)
+        yield from (line for line in lines if not line.startswith(("---", "+++")))
 
 
 def _count_changed_lines(change: PathChange, keeper: Snapshots) -> str:

@@ -16,9 +16,10 @@ from travois.permissions.updates import PermissionUpdate
 from travois.ports.world import UserWarned
 from travois.process.environment import secret
 from travois.providers import catalog
-from travois.sessions.home import TravoisHome
+from travois.sessions.home import TravoisHome, locate_home
 from travois.sessions.session import Session
 from travois.settings import trust
+from travois.settings.credentials import KeyStore
 from travois.settings.load import COMMAND_LINE
 from travois.settings.schema import LoadedSettings
 
@@ -58,6 +59,7 @@ def apply_settings_env(loaded: LoadedSettings) -> None:
     They say where requests go and with which key, and everything that asks looks there.
     """
     os.environ.update(loaded.environ)
+    KeyStore(locate_home(os.environ)).add_to_environment(os.environ)
 
 
 def startup_notices(loaded: LoadedSettings, cwd: str = "") -> tuple[str, ...]:

@@ -325,7 +325,7 @@ MERGED_LISTS = (
 # What the user chose at the prompt, kept in their own settings for the sessions to come.
 
 
-def save_user_setting(home: TravoisHome, key: str, value: str) -> None:
+def save_user_setting(home: TravoisHome, key: str, value: str | bool) -> None:
     """Change one setting in the user's file; everything else in it stays, in its order."""
     _edit_user_settings(home, key, lambda held: value)
 

@@ -29,7 +29,11 @@ from travois.tui.controller import Controller
 from travois.tui.footer import StatusLineProgram
 from travois.tui.line_mode import PERMISSION_NOTICE
 from travois.tui.slash import CommandPrompt, find_slash_command, run_slash_line
-from travois.tui.slash_commands import choose_session, new_session_options, reason_for_leaving
+from travois.tui.slash_commands.sessions import (
+    choose_session,
+    new_session_options,
+    reason_for_leaving,
+)
 from travois.tui.transcript import FRAME_SECONDS
 
 IDLE_REDRAW_SECONDS = 0.3

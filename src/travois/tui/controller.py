@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Literal
 
@@ -20,18 +21,20 @@ from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
-from travois.tui import footer, keys, slash, theme
+from travois.tui import clipboard, footer, keys, slash, theme
 from travois.tui.dialogs import SessionMenu, TerminalDialogs
+from travois.tui.diff_view import render_unified_diff
 from travois.tui.footer import FooterStatus, StatusLineProgram, read_footer_status
 from travois.tui.keys import attach_named_images
-from travois.tui.menu import MenuOption
+from travois.tui.markdown import clean_display_text, cut_line
+from travois.tui.menu import MenuOption, PickerMenu
 from travois.tui.screen import Screen
-from travois.tui.slash import SlashCommand, complete_slash_line, find_slash_command
-from travois.tui.slash_registry import SLASH_COMMANDS
+from travois.tui.slash import CURRENT_MARK, SlashCommand, complete_slash_line, find_slash_command
+from travois.tui.slash_registry import RESERVED_NAMES, SLASH_COMMANDS
 from travois.tui.transcript import Transcript
 
 CYCLED_MODES = ("default", "accept-edits", "plan", "auto")
-MENU_KEYS = "123456789abcdefghijklmnopqrstuvwxyz"
+MAX_DIFF_LINES = 400
 
 
 class Controller:
@@ -75,7 +78,7 @@ class Controller:
     def attach_session(self, session: Session) -> None:
         """Attach the session that the screen shows."""
         self._session, self.over, self.next = session, False, None
-        known, notices = commands.compose_commands(self.options, taken=SLASH_COMMANDS)
+        known, notices = commands.compose_commands(self.options, taken=RESERVED_NAMES)
         self._own = slash.to_slash_commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
         self.screen.status = self.page.status_lines
@@ -195,13 +198,11 @@ class Controller:
         return picker.selection
 
     async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """Let the user choose one of the options."""
-        self.screen.show_lines("", f"  {self.screen.theme.mark(title, 'strong')}")
-        figures = (*MENU_KEYS, *(" " * len(options)))
-        picks = [
-            MenuOption(key, text, note) for key, (text, note) in zip(figures, options, strict=False)
-        ]
-        found = await self.screen.pick_options(picks)
+        """Let the user choose one of the options; the pointer starts at the current one."""
+        clean = [(clean_display_text(text), clean_display_text(note)) for text, note in options]
+        now = next((at for at, (text, _) in enumerate(clean) if text.endswith(CURRENT_MARK)), 0)
+        menu = PickerMenu(clean_display_text(title), clean, lambda: self.screen.rows, at=now)
+        found = await self.screen.run_menu(menu)
         return found[0] if found else None
 
     def set_input(self, text: str) -> None:
@@ -222,6 +223,27 @@ class Controller:
             name, os.environ, folders=(theme.own_themes_folder(os.environ),)
         )
         self.screen.refresh()
+
+    async def ask_secret(self, label: str) -> str | None:
+        """Ask for a line that is shown as stars."""
+        return await self.screen.ask_text(label, masked=True)
+
+    def show_diff(self, diff: str) -> None:
+        """Show a unified diff in colour, each file under its name."""
+        look, columns = self.screen.theme, self.screen.columns
+        for heading, body in _split_diff(diff):
+            lines = render_unified_diff(body, look, columns, most=MAX_DIFF_LINES)
+            title = look.mark(cut_line(clean_display_text(heading), columns - 3), "strong")
+            self.screen.show_lines("", f"  {title}", *lines)
+
+    def copy_text(self, text: str) -> None:
+        """Put text on the clipboard: of the terminal, and of the desktop where it has one."""
+        self.screen.send_control(clipboard.encode_clipboard_sequence(text))
+        clipboard.copy_if_possible(text)
+
+    def toggle_vim(self) -> bool:
+        """Switch the vi keys on or off."""
+        return self.screen.toggle_vim()
 
     def _complete_command(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
         return complete_slash_line(self, name, word) if self._session is not None else ()
@@ -264,3 +286,24 @@ class Controller:
             self.set_input("\n".join(part for part in back if part))
         self.page.end_turn()
         self.refresh_status()
+
+
+GIT_FILE_HEADING = re.compile(r"diff --git a/.+ b/(.+)")
+DIFF_HEADER_STARTS = ("index ", "new file ", "deleted file ", "old mode", "new mode", "similarity ")
+
+
+def _split_diff(diff: str) -> Iterator[tuple[str, str]]:
+    """Yield a heading and the lines of each file of a diff, without git's further headers."""
+    heading, body = "", list[str]()
+    for line in diff.split("\n"):
+        if line.startswith(DIFF_HEADER_STARTS):
+            continue
+        if line[:1] in ("+", "-", " ", "@", "\\", ""):
+            body.append(line)
+            continue
+        if heading:
+            yield heading, "\n".join(body)
+        found = GIT_FILE_HEADING.fullmatch(line)
+        heading, body = found[1] if found else line, []
+    if heading:
+        yield heading, "\n".join(body)

@@ -21,7 +21,7 @@ from travois.terminal import format_age
 from travois.tui import transcript
 from travois.tui.diff_view import render_diff_rows
 from travois.tui.markdown import clean_display_text, cut_line, display_width, wrap_words
-from travois.tui.menu import Menu, MenuOption
+from travois.tui.menu import CLEAR_KEY, ERASE_KEY, Menu, MenuOption
 from travois.tui.permission_text import AnswerChoice, AskedCall, build_answer, list_answers
 from travois.tui.screen import Screen
 from travois.tui.theme import Theme
@@ -203,8 +203,6 @@ class TerminalDialogs:
 MAX_SESSION_ROWS = 10
 RESERVED_ROWS = 13
 """Rows that the rest of the screen needs."""
-ERASE_KEY = "\x7f"
-CLEAR_KEY = "\x15"
 AGE_COLUMNS = 10
 
 

@@ -45,11 +45,17 @@ from travois.presentation import NoticeItem, notice_for_event
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
-from travois.terminal import escape_controls, format_age, hold_hangups, ignore_hangups
-from travois.tui import shell_command, slash
+from travois.terminal import (
+    escape_controls,
+    format_age,
+    hide_typing,
+    hold_hangups,
+    ignore_hangups,
+)
+from travois.tui import clipboard, shell_command, slash
 from travois.tui.slash import CommandPrompt, SlashCommand, run_slash_line
-from travois.tui.slash_commands import choose_session, reason_for_leaving
-from travois.tui.slash_registry import SLASH_COMMANDS
+from travois.tui.slash_commands.sessions import choose_session, reason_for_leaving
+from travois.tui.slash_registry import RESERVED_NAMES, SLASH_COMMANDS
 
 # Slash commands in line mode: choices are made by number.
 
@@ -96,7 +102,7 @@ class LineModeHost:
         self.notes: list[User] = []
         """Notes that the model gets with the next prompt."""
         self._reader = reader
-        known, self.notices = commands.compose_commands(options, taken=SLASH_COMMANDS)
+        known, self.notices = commands.compose_commands(options, taken=RESERVED_NAMES)
         self._own = slash.to_slash_commands(known)
 
     @property
@@ -133,6 +139,23 @@ class LineModeHost:
     def set_theme(self, name: str) -> None:
         """Refuse: line mode has no colours."""
         raise UserError("Themes are not available here", why="line mode shows plain text")
+
+    async def ask_secret(self, label: str) -> str | None:
+        """Ask for a line without showing it."""
+        with hide_typing():
+            return await self._reader.read(label)
+
+    def show_diff(self, diff: str) -> None:
+        """Print a diff."""
+        self._reader.line(diff)
+
+    def copy_text(self, text: str) -> None:
+        """Put text on the clipboard by a program of the desktop."""
+        clipboard.copy_text(text)
+
+    def toggle_vim(self) -> bool:
+        """Refuse: line mode has the keys of the terminal."""
+        raise UserError("There are no vi keys here", why="line mode reads whole lines")
 
 
 WELCOME_HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."

@@ -30,6 +30,7 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.containers import ConditionalContainer
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
@@ -110,6 +111,8 @@ class Screen:
         self.footer: Callable[[int], list[str]] = lambda columns: []
         self.menu: Menu | None = None
         self._label = self._hint = ""
+        self._masked = False
+        """True while a secret is typed."""
         self._reply: tuple[anyio.Event, list[str | None]] | None = None
         self._turn = anyio.Lock()
         self._search = SearchToolbar(
@@ -227,9 +230,16 @@ class Screen:
                 self.refresh()
             return menu.answer
 
-    async def ask_text(self, label: str) -> str | None:
+    def toggle_vim(self) -> bool:
+        """Switch between vi keys and the usual ones; return whether vi keys are on."""
+        is_on = self.app.editing_mode != EditingMode.VI
+        self.app.editing_mode = EditingMode.VI if is_on else EditingMode.EMACS
+        return is_on
+
+    async def ask_text(self, label: str, *, masked: bool = False) -> str | None:
         """Ask for a line of text; return None if the user cancels. The draft input is kept."""
         async with self._turn:
+            self._masked = masked
             kept, event = self.buffer.document, anyio.Event()
             answer: list[str | None] = []
             self._reply, self._label = (event, answer), label
@@ -238,7 +248,7 @@ class Screen:
             try:
                 await event.wait()
             finally:
-                self._reply, self._label = None, ""
+                self._reply, self._label, self._masked = None, "", False
                 self.buffer.set_document(kept, bypass_readonly=True)
                 self.refresh()
             return answer[0]
@@ -276,12 +286,16 @@ class Screen:
             )
 
         typing = Condition(lambda: self.menu is None)
+        secret = ConditionalProcessor(PasswordProcessor(), Condition(lambda: self._masked))
         entry = VSplit(
             [
                 LivePane(FormattedTextControl(self._prompt_fragments), dont_extend_width=True),
                 LivePane(
                     BufferControl(
-                        self.buffer, search_buffer_control=self._search.control, preview_search=True
+                        self.buffer,
+                        search_buffer_control=self._search.control,
+                        preview_search=True,
+                        input_processors=[secret],
                     ),
                     wrap_lines=True,
                     dont_extend_height=True,

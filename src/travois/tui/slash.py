@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import anyio.to_thread
 import msgspec
 
 from travois.compose import commands as custom
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 MEMORY_NOTE_PATTERN = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that adds a memory; `#12` is a prompt."""
+
+
+CURRENT_MARK = " (now)"
+"""Ends the option of a list that holds at present."""
 
 
 class CommandHost(Protocol):
@@ -71,6 +76,22 @@ class CommandHost(Protocol):
         """Change the theme; raise `UserError` if it is unknown."""
         ...
 
+    async def ask_secret(self, label: str) -> str | None:
+        """Ask for a line that is not shown while it is typed; None if the user cancels."""
+        ...
+
+    def show_diff(self, diff: str) -> None:
+        """Show a unified diff."""
+        ...
+
+    def copy_text(self, text: str) -> None:
+        """Put text on the clipboard; raise `UserError` where there is none."""
+        ...
+
+    def toggle_vim(self) -> bool:
+        """Switch the vi keys on or off; return whether they are on now."""
+        ...
+
 
 class CommandPrompt(msgspec.Struct, frozen=True):
     """Content to send to the model in place of a command."""
@@ -89,6 +110,17 @@ class SlashCommand(msgspec.Struct, frozen=True):
     """Returns the words that can follow the name."""
     when: Literal["idle", "ever", "long"] = "idle"
     """When it runs: between turns, at any time, or between turns and taking long."""
+
+
+async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
+    """Run a function in a thread and return what it prints."""
+
+    def run_overheard() -> str:
+        with capture_lines(desk.columns) as lines:
+            run()
+        return "\n".join(lines)
+
+    return await anyio.to_thread.run_sync(run_overheard)
 
 
 def find_slash_command(desk: CommandHost, line: str) -> SlashCommand | None:

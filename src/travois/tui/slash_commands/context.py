@@ -1,0 +1,109 @@
+"""Slash commands about the context window and its cost."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from travois.core.content import extract_text
+from travois.core.errors import UserError
+from travois.core.facts import User
+from travois.lazy_imports import lazy_imports
+from travois.tui.slash import CommandHost, SlashCommand
+
+if TYPE_CHECKING:
+    pass
+
+with lazy_imports():
+    from travois.commands import context
+    from travois.context.compaction import compact
+
+
+# Context and cost: /compact, /context, /notes and /cost.
+
+MAX_MESSAGES_OFFERED = 100
+FROM_MESSAGE, UP_TO_MESSAGE, PICK_MESSAGE = "from", "up-to", "pick"
+COMPACT_PARTS = (
+    ("everything but the newest messages", "as automatic compaction does"),
+    ("from a message on", "messages before it stay, and so does the cache"),
+    ("up to a message", "messages after it stay"),
+)
+COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
+
+
+async def _run_compact_command(desk: CommandHost, typed: str) -> str:
+    """Compact everything, or the messages on one side of a named or picked one."""
+    if typed == PICK_MESSAGE:
+        part = await desk.pick_option("Compact what?", COMPACT_PARTS)
+        if part is None:
+            return ""
+        typed = ("", FROM_MESSAGE, UP_TO_MESSAGE)[part]
+    chosen = COMPACT_SIDE_PATTERN.fullmatch(typed)
+    if chosen is None:
+        return compact.describe_compaction(await desk.session.compact(typed))
+    entry = int(chosen[2]) if chosen[2] else await _pick_message(desk, chosen[1])
+    if entry is None:
+        return ""
+    first, last = (entry, 0) if chosen[1] == FROM_MESSAGE else (0, entry)
+    return compact.describe_compaction(
+        await desk.session.compact(chosen[3] or "", first=first, last=last)
+    )
+
+
+async def _pick_message(desk: CommandHost, side: str) -> int | None:
+    """Let the user pick one of their messages, newest first."""
+    items = desk.session.crew.agent.session.view.items
+    said = [
+        (item.seq, " ".join(extract_text(item.fact.content).split())[:200])
+        for item in items
+        if isinstance(item.fact, User) and item.fact.origin == "human"
+    ][::-1][:MAX_MESSAGES_OFFERED]
+    if not said:
+        raise UserError(
+            "There is no message to choose", why="none of yours is in the context window"
+        )
+    title = (
+        "Compact from which message on?" if side == FROM_MESSAGE else "Compact up to which message?"
+    )
+    picked = await desk.pick_option(title, [(text, "") for _, text in said])
+    return None if picked is None else said[picked][0]
+
+
+async def _run_context_command(desk: CommandHost, _: str) -> str:
+    """Run /context: show what fills the context window."""
+    agent = desk.session.crew.agent
+    return context.describe_window(agent.session, agent.context.layers)
+
+
+async def _run_notes_command(desk: CommandHost, _: str) -> str:
+    """Run /notes: show the model's notes on the session."""
+    return context.render_latest_notes(
+        context.list_notes_versions(desk.session.crew.agent.session.all_entries())
+    )
+
+
+async def _run_cost_command(desk: CommandHost, _: str) -> str:
+    """Run /cost: show the cost and the prompt cache misses."""
+    cost = context.compute_session_cost(desk.session.crew.agent.session.all_entries())
+    return context.render_session_cost(cost, time.time())
+
+
+WINDOW_COMMANDS = {
+    "compact": SlashCommand(
+        "/compact [FOCUS | from [N] | up-to [N] | pick]",
+        "compact older messages, or all on one side of a message",
+        _run_compact_command,
+        lambda desk: (FROM_MESSAGE, UP_TO_MESSAGE, PICK_MESSAGE),
+        when="long",
+    ),
+    "context": SlashCommand(
+        "/context", "show what fills the context window", _run_context_command, when="ever"
+    ),
+    "notes": SlashCommand(
+        "/notes", "show the model's notes on the session", _run_notes_command, when="ever"
+    ),
+    "cost": SlashCommand(
+        "/cost", "show the cost and prompt cache misses", _run_cost_command, when="ever"
+    ),
+}

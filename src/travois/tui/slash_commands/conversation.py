@@ -1,0 +1,325 @@
+"""Slash commands of the conversation: model, effort, mode, rewind, themes, styles."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from msgspec.structs import replace
+
+from travois.agents.task_list import AgentTasks
+from travois.compose.hooks import fire_model_switch
+from travois.compose.models import model_catalog
+from travois.compose.session import load_workspace
+from travois.compose.skills import skill_folders
+from travois.core.content import extract_text
+from travois.core.errors import UserError
+from travois.core.facts import Assistant, Entry
+from travois.core.tasks import task_remark
+from travois.lazy_imports import lazy_imports
+from travois.permissions.decide import PERMISSION_MODES
+from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
+from travois.providers import catalog
+from travois.providers.request import EFFORT_LEVELS
+from travois.sessions import home
+from travois.settings.validate import save_user_setting
+from travois.snapshots import rewind
+from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
+from travois.tui import theme
+from travois.tui.slash import CURRENT_MARK, CommandHost, SlashCommand
+from travois.tui.slash_commands.sessions import new_session_options
+
+if TYPE_CHECKING:
+    pass
+
+with lazy_imports():
+    from travois.commands import models
+    from travois.commands import rewind as rewind_commands
+
+
+# The conversation: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like.
+
+TODO_MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
+MAX_TURNS_OFFERED = 30
+EFFORT_WORDS = (*EFFORT_LEVELS, "auto")
+REWIND_PARTS = (
+    ("files and conversation", ""),
+    ("conversation only", "files stay as they are"),
+)
+
+
+MODE_MEANINGS = {
+    "default": "asks before changes and unknown commands",
+    "accept-edits": "edits files of the workspace without asking",
+    "plan": "reads and plans; changes nothing until you approve",
+    "auto": "runs commands in the sandbox without asking too",
+    "dont-ask": "refuses what would be asked",
+    "bypass": "asks almost nothing; only at the start (--permission-mode bypass)",
+}
+
+
+async def _run_model_command(desk: CommandHost, name: str) -> str:
+    """Run /model: switch to the named model, or to one of a list with windows and prices."""
+    name = name or await _pick_model(desk)
+    if not name:
+        return ""
+    async with fire_model_switch(desk.session.crew.agent, name, source="command"):
+        await desk.session.switch_with_summary(name)
+    return f"The model is {desk.session.crew.model.name}."
+
+
+async def _pick_model(desk: CommandHost) -> str:
+    """Let the user pick a model; those that have a key come first. Empty if they cancel."""
+    among = model_catalog(load_workspace(desk.options)[1])
+    rows = sorted(models.list_model_rows(among), key=lambda row: not row.key)
+    now = desk.session.crew.model.name
+    offers = [(_mark_current(row.name, now), models.describe_model_row(row)) for row in rows]
+    picked = await desk.pick_option(f"Which model? It is {now}.", offers)
+    return "" if picked is None else rows[picked].name
+
+
+def _model_names(desk: CommandHost) -> tuple[str, ...]:
+    among = model_catalog(load_workspace(desk.options)[1]) or catalog.load_catalog()
+    return tuple(among.models)
+
+
+def _mark_current(name: str, now: str) -> str:
+    return f"{name}{CURRENT_MARK}" if name == now else name
+
+
+async def _run_effort_command(desk: CommandHost, level: str) -> str:
+    now = desk.session.crew.model.effort or "auto"
+    if not level:
+        offers = [(_mark_current(one, now), "") for one in EFFORT_WORDS]
+        picked = await desk.pick_option("How much effort?", offers)
+        if picked is None:
+            return ""
+        level = EFFORT_WORDS[picked]
+    desk.session.exert("" if level == "auto" else level)
+    return f"The effort is {desk.session.crew.model.effort or 'left to the model'}."
+
+
+async def _run_mode_command(desk: CommandHost, name: str) -> str:
+    guard = desk.session.crew.agent.permissions.guard
+    if not name:
+        barred = {*guard.barred, *({"bypass"} - {guard.mode})}
+        known = [one for one in PERMISSION_MODES if one not in barred]
+        offers = [(_mark_current(one, guard.mode), MODE_MEANINGS[one]) for one in known]
+        picked = await desk.pick_option("Which permission mode?", offers)
+        if picked is None:
+            return ""
+        name = known[picked]
+    desk.session.enter(name)
+    return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
+
+
+async def _run_todos_command(desk: CommandHost, _: str) -> str:
+    found = AgentTasks(desk.session.crew.agent).read()
+    lines = (
+        f"{TODO_MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}"
+        for one in found
+    )
+    return "\n".join(lines) or "No todos."
+
+
+async def _run_rewind_command(desk: CommandHost, number: str) -> str:
+    """Let the user pick a turn, and rewind the conversation with or without files."""
+    keeper, entries = _open_rewind(desk)
+    said = list_turns(entries)
+    if keeper is None or not said:
+        return "Nothing to rewind."
+    turn = await _choose_turn(desk, said, number)
+    return await _rewind_to(desk, keeper, entries, turn=turn) if turn else ""
+
+
+async def _run_undo_command(desk: CommandHost, _: str) -> str:
+    """Run /undo: take back the last message and what came of it."""
+    keeper, entries = _open_rewind(desk)
+    said = list_turns(entries)
+    if keeper is None or not said:
+        return "Nothing to undo."
+    return await _rewind_to(desk, keeper, entries, turn=said[-1])
+
+
+async def _run_redo_command(desk: CommandHost, _: str) -> str:
+    """Run /redo: take back the last rewind."""
+    keeper, entries = _open_rewind(desk)
+    if keeper is None:
+        return "Nothing to redo."
+    way = await anyio.to_thread.run_sync(rewind.plan_rewind_undo, entries, keeper)
+    agent = desk.session.crew.agent
+    outcome = rewind.apply_rewind(
+        agent.session, keeper, way, wrote=agent.world.processes.accept_change
+    )
+    return f"Undid the rewind: {outcome.restored} files restored, {outcome.deleted} deleted."
+
+
+def _open_rewind(desk: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
+    """Return the snapshots and all entries; raise `UserError` while a turn runs."""
+    if desk.session.running:
+        raise UserError("A turn is running", fix="Stop it with Esc first.")
+    agent = desk.session.crew.agent
+    keeper = agent.world.snapshots
+    known = keeper if isinstance(keeper, Snapshots) else None
+    return known, list(agent.session.all_entries())
+
+
+async def _rewind_to(
+    desk: CommandHost, keeper: Snapshots, entries: list[Entry], *, turn: ConversationTurn
+) -> str:
+    """Show what would come back, ask what to rewind, and do it."""
+    agent, number = desk.session.crew.agent, turn.number - 1
+    plan = partial(rewind.plan_rewind_to_turn, entries, keeper, number=number)
+    way = await anyio.to_thread.run_sync(plan)
+    if diff := await anyio.to_thread.run_sync(
+        rewind_commands.render_rewind_diff, way, keeper, agent.world.root
+    ):
+        desk.show_diff(diff)
+    title = " ".join(turn.text.split())[:80]
+    what = f"{len(way.changes)} files change" if way.changes else "no file changes"
+    part = await desk.pick_option(f"Rewind to before “{title}”? {what}.", REWIND_PARTS)
+    if part is None:
+        return ""
+    if part:
+        way = rewind.plan_rewind_to_turn(entries, keeper, number=number, part="conversation")
+    outcome = rewind.apply_rewind(
+        agent.session, keeper, way, wrote=agent.world.processes.accept_change
+    )
+    desk.set_input(turn.text)
+    kept = f", {len(way.theirs)} kept because others changed them" if way.theirs else ""
+    files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
+    return f"Rewound to before this message: {files}. /redo takes it back."
+
+
+async def _choose_turn(
+    desk: CommandHost, said: list[ConversationTurn], number: str
+) -> ConversationTurn | None:
+    """Return the turn to rewind, together with all that followed it."""
+    if number:
+        found = [turn for turn in said if str(turn.number) == number]
+        if not found:
+            raise UserError(f"There is no turn {number}", why=f"the conversation has {len(said)}")
+        return found[0]
+    last = said[::-1][:MAX_TURNS_OFFERED]
+    picked = await desk.pick_option(
+        "Rewind to before which message?",
+        [(" ".join(turn.text.split())[:200], "") for turn in last],
+    )
+    return None if picked is None else last[picked]
+
+
+async def _run_clear_command(desk: CommandHost, _: str) -> str:
+    desk.switch_to(new_session_options(desk.options))
+    return ""
+
+
+async def _run_copy_command(desk: CommandHost, number: str) -> str:
+    """Run /copy: put an answer of the model on the clipboard."""
+    facts = (entry.fact for entry in desk.session.crew.agent.session.history())
+    said = [
+        text for one in facts if isinstance(one, Assistant) and (text := extract_text(one.content))
+    ]
+    back = int(number) if number.isdecimal() and int(number) else 1
+    if len(said) < back:
+        return "There is no answer to copy." if not said else f"There are only {len(said)} answers."
+    desk.copy_text(said[-back])
+    return f"Copied {len(said[-back]):,} characters."
+
+
+async def _run_vim_command(desk: CommandHost, _: str) -> str:
+    """Run /vim: switch the vi keys on or off, also for new sessions."""
+    is_on = desk.toggle_vim()
+    save_user_setting(home.locate_home(os.environ), "tui.vim", is_on)
+    return f"The vi keys are {'on' if is_on else 'off'}, also in new sessions."
+
+
+def _list_theme_names() -> tuple[str, ...]:
+    return theme.list_themes((theme.own_themes_folder(os.environ),))
+
+
+async def _run_theme_command(desk: CommandHost, name: str) -> str:
+    if not name:
+        names = _list_theme_names()
+        picked = await desk.pick_option("Which theme?", [(one, "") for one in names])
+        name = "" if picked is None else names[picked]
+    if not name:
+        return ""
+    desk.set_theme(name)
+    save_user_setting(home.locate_home(os.environ), "tui.theme", name)
+    return f"The theme is {name}, also in new sessions."
+
+
+async def _run_style_command(desk: CommandHost, name: str) -> str:
+    known = _list_output_styles(desk)
+    if not name:
+        picked = await desk.pick_option(
+            "Which output style for a new conversation?", list(known.items())
+        )
+        name = "" if picked is None else list(known)[picked]
+    if name and name.casefold() not in map(str.casefold, known):
+        raise UserError(
+            f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}."
+        )
+    if name:
+        desk.switch_to(replace(new_session_options(desk.options), style=name))
+    return ""
+
+
+def _list_output_styles(desk: CommandHost) -> dict[str, str]:
+    """Return all output styles with their descriptions."""
+    place, loaded = load_workspace(desk.options)
+    found, _ = load_styles(skill_folders(place, loaded, desk.options))
+    return {DEFAULT_STYLE: "the standard style"} | {
+        one.name: one.description for one in found.values()
+    }
+
+
+async def _run_quit_command(desk: CommandHost, _: str) -> str:
+    desk.switch_to(None)
+    return ""
+
+
+TALK_COMMANDS = {
+    "model": SlashCommand(
+        "/model [NAME]", "switch to another model", _run_model_command, _model_names
+    ),
+    "effort": SlashCommand(
+        "/effort [LEVEL]",
+        "set the reasoning effort",
+        _run_effort_command,
+        lambda desk: EFFORT_WORDS,
+    ),
+    "mode": SlashCommand(
+        "/mode [NAME]",
+        "set the permission mode",
+        _run_mode_command,
+        lambda desk: PERMISSION_MODES,
+        when="ever",
+    ),
+    "todos": SlashCommand("/todos", "show the todo list", _run_todos_command, when="ever"),
+    "rewind": SlashCommand("/rewind [TURN]", "rewind files and conversation", _run_rewind_command),
+    "undo": SlashCommand("/undo", "take back the last message and its changes", _run_undo_command),
+    "redo": SlashCommand("/redo", "take back the last rewind", _run_redo_command),
+    "copy": SlashCommand(
+        "/copy [N]", "copy the last answer, or the one N before", _run_copy_command, when="ever"
+    ),
+    "clear": SlashCommand("/clear", "start a new conversation", _run_clear_command),
+    "theme": SlashCommand(
+        "/theme [NAME]",
+        "change the theme",
+        _run_theme_command,
+        lambda desk: _list_theme_names(),
+        when="ever",
+    ),
+    "output-style": SlashCommand(
+        "/output-style [NAME]",
+        "start a new conversation in a style",
+        _run_style_command,
+        _list_output_styles,
+    ),
+    "vim": SlashCommand("/vim", "switch vi keys on or off", _run_vim_command, when="ever"),
+    "exit": SlashCommand("/exit", "exit", _run_quit_command),
+    "quit": SlashCommand("/quit", "the same", _run_quit_command),
+}

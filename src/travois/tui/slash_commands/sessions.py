@@ -1,0 +1,135 @@
+"""Slash commands that change the session: resume, fork, rename, inspect."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import anyio
+from anyio.streams.text import TextReceiveStream
+from msgspec.structs import replace
+
+from travois.compose.hooks import LeaveReason
+from travois.compose.options import PICK_SESSION, Options
+from travois.compose.session import load_workspace
+from travois.compose.session_picker import SessionPicker
+from travois.core.errors import UserError
+from travois.core.facts import Changed
+from travois.lazy_imports import lazy_imports
+from travois.sdk import Session
+from travois.sessions.catalog import SessionSummary, find_session
+from travois.tui.slash import CommandHost, SlashCommand
+
+if TYPE_CHECKING:
+    pass
+
+with lazy_imports():
+    pass
+
+
+# Sessions: /resume, /fork, /rename and /inspect.
+
+SessionChooser = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
+INSPECTOR_START_SECONDS = 20.0
+_inspector_addresses: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+"""The address of each session's inspector."""
+
+
+async def choose_session(
+    browse: SessionChooser, options: Options, *, but: str = ""
+) -> Options | None:
+    """Let the user choose a session to resume; None if they cancel."""
+    place, _ = load_workspace(replace(options, resume=""))
+    shelf = SessionPicker(place.home, place.project, but=but)
+    found = await browse(shelf)
+    return None if found is None else shelf.resume_options(found, options)
+
+
+def new_session_options(options: Options) -> Options:
+    """Return the same options for a new, empty session."""
+    return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
+
+
+def reason_for_leaving(options: Options | None) -> LeaveReason:
+    """Return why the session ends, given the options of the next one."""
+    if options is None:
+        return "prompt_input_exit"
+    return "resume" if options.resume or options.latest else "clear"
+
+
+async def _run_resume_command(desk: CommandHost, name: str) -> str:
+    if not name or name == PICK_SESSION:
+        chosen = await choose_session(desk.pick_session, desk.options, but=desk.session.id)
+    else:
+        place, _ = load_workspace(desk.options)
+        found = find_session(place.home, name, project=place.project)
+        if found.id == desk.session.id:
+            return "You are already in this session."
+        chosen = SessionPicker(place.home, place.project).resume_options(found, desk.options)
+    if chosen is not None:
+        desk.switch_to(chosen)
+    return ""
+
+
+async def _run_fork_command(desk: CommandHost, _: str) -> str:
+    session = desk.session
+    if not session.crew.agent.session.prompted:
+        return "Nothing to fork yet: send a message first."
+    desk.switch_to(replace(desk.options, resume=session.id, latest=False, fork=True, session_id=""))
+    return f"Forked. To return to the original: /resume {session.id[:8]}"
+
+
+async def _run_rename_command(desk: CommandHost, name: str) -> str:
+    if not name:
+        raise UserError("/rename needs a name", fix="For example: /rename the parser")
+    known = " ".join(name.split())
+    desk.session.crew.agent.session.append(Changed("name", known))
+    return f"Renamed. To resume it: /resume {known}"
+
+
+async def _run_inspect_command(desk: CommandHost, _: str) -> str:
+    session = desk.session
+    if session not in _inspector_addresses:
+        _inspector_addresses[session] = await _start_inspector(session)
+    return f"View this session in the browser while it is open:\n{_inspector_addresses[session]}"
+
+
+async def _start_inspector(session: Session) -> str:
+    """Start the inspector as a process that ends with the session; return its address."""
+    send, receive = anyio.create_memory_object_stream[str](1)
+    beside = session.crew.agent.runtime.background
+    assert beside is not None
+
+    async def serve_inspector() -> None:
+        command = (sys.executable, "-m", "travois", "inspect", session.id)
+        async with await anyio.open_process(command) as process:
+            assert process.stdout is not None and process.stderr is not None
+            async for text in TextReceiveStream(process.stdout):
+                send.send_nowait(text.partition("\n")[0])
+                break
+            async for text in TextReceiveStream(process.stderr):
+                send.send_nowait(text)
+
+    beside(serve_inspector)
+    with anyio.move_on_after(INSPECTOR_START_SECONDS):
+        told = await receive.receive()
+        if told.startswith("http"):
+            return told
+        raise UserError("The inspector cannot start", why=told.removeprefix("travois: ").strip())
+    raise UserError(
+        "The inspector cannot start", why=f"no answer within {INSPECTOR_START_SECONDS:g} s"
+    )
+
+
+SESSION_COMMANDS = {
+    "resume": SlashCommand("/resume [ID|NAME]", "resume another session", _run_resume_command),
+    "fork": SlashCommand(
+        "/fork", "fork this session; the original stays as it is", _run_fork_command
+    ),
+    "rename": SlashCommand("/rename NAME", "name this session", _run_rename_command, when="ever"),
+    "inspect": SlashCommand(
+        "/inspect", "inspect this session in the browser", _run_inspect_command, when="ever"
+    ),
+}
