@@ -132,7 +132,7 @@ def test_a_key_in_the_keyring_is_not_in_the_file(tmp_path: Path) -> None:
         return ring.pop(name, None) if action == "clear" else ring.get(name)
 
     store = KeyStore(TravoisHome(tmp_path), keyring=keyring)
-    assert store.save("A_KEY", KEY) == "the system's keyring"
+    assert store.save_key("A_KEY", KEY) == "the system's keyring"
     assert KEY not in store.path.read_text()
     environ = {"B": "1"}
     store.add_to_environment(environ)
@@ -140,7 +140,7 @@ def test_a_key_in_the_keyring_is_not_in_the_file(tmp_path: Path) -> None:
     own = {"A_KEY": "from the shell"}
     store.add_to_environment(own)
     assert own == {"A_KEY": "from the shell"}
-    assert store.forget("A_KEY") and not store.forget("A_KEY") and not ring
+    assert store.forget_key("A_KEY") and not store.forget_key("A_KEY") and not ring
 
 
 def test_status_and_usage_tell_the_state(options: Options) -> None:

@@ -62,7 +62,7 @@ EDITOR_COMMANDS = (
 EDITOR_COLUMNS = 100
 
 
-class EditorCommandHost:
+class EditorCommandHost(slash.ScreenlessHost):
     """The host of slash commands in the editor's prompt."""
 
     def __init__(self, session: Session, options: Options) -> None:
@@ -121,21 +121,6 @@ class EditorCommandHost:
     def set_theme(self, name: str) -> None:
         """Refuse: the editor has its own colours."""
         raise UserError("The editor has its own colours")
-
-    async def ask_secret(self, label: str) -> str | None:
-        """Return None: a key does not belong in an editor's prompt."""
-        return None
-
-    def show_diff(self, diff: str) -> None:
-        """Do nothing: the editor shows differences itself."""
-
-    def copy_text(self, text: str) -> None:
-        """Refuse: the editor has its own clipboard."""
-        raise UserError("The editor copies by itself")
-
-    def toggle_vim(self) -> bool:
-        """Refuse: the editor has its own keys."""
-        raise UserError("The editor has its own keys")
 
 
 def _command_json(name: str, what: str, hint: str) -> Json:

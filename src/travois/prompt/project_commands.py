@@ -61,18 +61,18 @@ def find_project_commands(folder: str) -> ProjectCommands:
 
 
 def _make_commands(folder: str) -> Iterator[tuple[CommandPurpose, str]]:
-    text = _read_text(folder, "Makefile") or _read_text(folder, "makefile")
+    text = _read_project_file(folder, "Makefile") or _read_project_file(folder, "makefile")
     return _commands_by_name(MAKE_TARGET.findall(text), "make {}".format)
 
 
 def _just_commands(folder: str) -> Iterator[tuple[CommandPurpose, str]]:
-    text = _read_text(folder, "justfile") or _read_text(folder, "Justfile")
+    text = _read_project_file(folder, "justfile") or _read_project_file(folder, "Justfile")
     return _commands_by_name(JUST_RECIPE.findall(text), "just {}".format)
 
 
 def _script_commands(folder: str) -> Iterator[tuple[CommandPurpose, str]]:
     """Yield the scripts of a package.json, run with the package manager of the lock file."""
-    scripts = _read_table(folder, "package.json").get("scripts")
+    scripts = _read_project_table(folder, "package.json").get("scripts")
     if not isinstance(scripts, Mapping):
         return iter(())
     locks = (name for lock, name in LOCK_RUNNERS if os.path.exists(os.path.join(folder, lock)))
@@ -101,7 +101,7 @@ def _language_commands(folder: str) -> Iterator[tuple[CommandPurpose, str]]:
 
 
 def _python_commands(folder: str, has: frozenset[str]) -> Iterator[tuple[CommandPurpose, str]]:
-    tools = _read_table(folder, "pyproject.toml").get("tool")
+    tools = _read_project_table(folder, "pyproject.toml").get("tool")
     known = {str(name) for name in cast("Mapping[object, object]", tools or {})}
     if "pytest" in known or {"pytest.ini", "conftest.py", "tox.ini"} & has or "tests" in has:
         yield "test", "python3 -m pytest"
@@ -134,9 +134,9 @@ def list_top_level(folder: str) -> list[str]:
 def _describe_project(folder: str) -> tuple[str, str]:
     """Return the name of a project and what its files say about it."""
     tables = (
-        _read_table(folder, "pyproject.toml").get("project"),
-        _read_table(folder, "Cargo.toml").get("package"),
-        _read_table(folder, "package.json"),
+        _read_project_table(folder, "pyproject.toml").get("project"),
+        _read_project_table(folder, "Cargo.toml").get("package"),
+        _read_project_table(folder, "package.json"),
     )
     for table in tables:
         if isinstance(table, Mapping):
@@ -148,13 +148,13 @@ def _describe_project(folder: str) -> tuple[str, str]:
 
 def _first_paragraph(folder: str) -> str:
     """Return the first paragraph of the readme that is no heading or badge."""
-    text = _read_text(folder, "README.md")
+    text = _read_project_file(folder, "README.md")
     parts = (part.strip() for part in text.split("\n\n"))
     return next((" ".join(part.split()) for part in parts if part[:1].isalnum()), "")
 
 
-def _read_table(folder: str, name: str) -> Mapping[str, object]:
-    text = _read_text(folder, name)
+def _read_project_table(folder: str, name: str) -> Mapping[str, object]:
+    text = _read_project_file(folder, name)
     with suppress(ValueError):
         found: object = tomllib.loads(text) if name.endswith(".toml") else json.loads(text or "{}")
         if isinstance(found, dict):
@@ -162,7 +162,7 @@ def _read_table(folder: str, name: str) -> Mapping[str, object]:
     return {}
 
 
-def _read_text(folder: str, name: str) -> str:
+def _read_project_file(folder: str, name: str) -> str:
     try:
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
             return file.read(MAX_FILE_BYTES)

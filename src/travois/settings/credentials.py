@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from shutil import which
 
 import msgspec
 
+from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
+
+with lazy_imports():
+    import shutil
+    import subprocess
 
 CREDENTIALS_FILE = "credentials.json"
 KEYRING_SECONDS = 10.0
@@ -40,47 +43,51 @@ class KeyStore:
         """The file of the keys."""
         return self._path
 
-    def names(self) -> tuple[str, ...]:
+    def stored_names(self) -> tuple[str, ...]:
         """Return the names of all stored keys."""
-        known = self._read()
+        known = self._read_stored_keys()
         return tuple(sorted({*known.keys, *known.keyring}))
 
-    def save(self, name: str, key: str) -> str:
+    def save_key(self, name: str, key: str) -> str:
         """Store a key; return where it is, in words. Raises `UserError`."""
-        known = self._read()
+        known = self._read_stored_keys()
         in_file = {one: held for one, held in known.keys.items() if one != name}
         if self._keyring(("store", name), key) is not None:
-            self._write(StoredKeys(in_file, tuple(dict.fromkeys((*known.keyring, name)))))
+            self._write_stored_keys(
+                StoredKeys(in_file, tuple(dict.fromkeys((*known.keyring, name))))
+            )
             return "the system's keyring"
         left = tuple(one for one in known.keyring if one != name)
-        self._write(StoredKeys({**in_file, name: key}, left))
+        self._write_stored_keys(StoredKeys({**in_file, name: key}, left))
         return f"{self._path}, which only you can read"
 
-    def forget(self, name: str) -> bool:
+    def forget_key(self, name: str) -> bool:
         """Remove a key; return whether there was one."""
-        known = self._read()
+        known = self._read_stored_keys()
         if name in known.keyring:
             self._keyring(("clear", name), "")
         kept = {one: held for one, held in known.keys.items() if one != name}
-        self._write(StoredKeys(kept, tuple(one for one in known.keyring if one != name)))
+        self._write_stored_keys(
+            StoredKeys(kept, tuple(one for one in known.keyring if one != name))
+        )
         return name in known.keys or name in known.keyring
 
     def add_to_environment(self, environ: MutableMapping[str, str]) -> None:
         """Set the variables of all stored keys that the environment does not set itself."""
-        known = self._read()
+        known = self._read_stored_keys()
         for name, key in known.keys.items():
             environ.setdefault(name, key)
         for name in known.keyring:
             if name not in environ and (key := self._keyring(("lookup", name), "")):
                 environ[name] = key.strip()
 
-    def _read(self) -> StoredKeys:
+    def _read_stored_keys(self) -> StoredKeys:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=StoredKeys)
         except (OSError, msgspec.DecodeError):
             return StoredKeys()
 
-    def _write(self, known: StoredKeys) -> None:
+    def _write_stored_keys(self, known: StoredKeys) -> None:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             blobs.replace_file(self._path, msgspec.json.encode(known))  # made with mode 0600
@@ -96,27 +103,31 @@ def run_keyring_program(words: tuple[str, ...], text: str) -> str | None:
     A key goes over standard input, never over the command line, which others can see.
     """
     action, name = words
-    if sys.platform == "darwin" and (program := which("security")):
+    if sys.platform == "darwin" and (program := shutil.which("security")):
         return _run_macos_keychain(program, action, name, text=text)
-    asks = which("secret-tool") if os.environ.get("DBUS_SESSION_BUS_ADDRESS") else None
+    asks = shutil.which("secret-tool") if os.environ.get("DBUS_SESSION_BUS_ADDRESS") else None
     if asks is None:
         return None
     label = ("--label", f"Travois: {name}") if action == "store" else ()
-    return _run((asks, action, *label, "service", SERVICE, "name", name), text)
+    return _run_keyring_command((asks, action, *label, "service", SERVICE, "name", name), text)
 
 
 def _run_macos_keychain(program: str, action: str, name: str, *, text: str) -> str | None:
     if action == "lookup":
-        return _run((program, "find-generic-password", "-s", SERVICE, "-a", name, "-w"), "")
+        return _run_keyring_command(
+            (program, "find-generic-password", "-s", SERVICE, "-a", name, "-w"), ""
+        )
     if action == "clear":
-        return _run((program, "delete-generic-password", "-s", SERVICE, "-a", name), "")
+        return _run_keyring_command(
+            (program, "delete-generic-password", "-s", SERVICE, "-a", name), ""
+        )
     if any(char in text for char in '"\\\n'):
         return None
     line = f'add-generic-password -U -s {SERVICE} -a {name} -w "{text}"\n'
-    return _run((program, "-i"), line)
+    return _run_keyring_command((program, "-i"), line)
 
 
-def _run(argv: tuple[str, ...], text: str) -> str | None:
+def _run_keyring_command(argv: tuple[str, ...], text: str) -> str | None:
     try:
         done = subprocess.run(
             argv, input=text, capture_output=True, text=True, timeout=KEYRING_SECONDS, check=False

@@ -47,7 +47,10 @@ def copy_text(text: str) -> None:
 def copy_if_possible(text: str) -> bool:
     """Copy text by a program of the desktop; return whether one took it."""
     data = text.encode("utf-8", "replace")
-    return any(_run(argv, data) is not None for argv in _find_programs(COPIERS, os.environ))
+    return any(
+        _run_clipboard_program(argv, data) is not None
+        for argv in _find_programs(COPIERS, os.environ)
+    )
 
 
 def read_image() -> bytes:
@@ -60,7 +63,7 @@ def read_image() -> bytes:
             fix=NO_CLIPBOARD_FIX,
         )
     for argv in programs:
-        data = _run(argv)
+        data = _run_clipboard_program(argv)
         if data and data.startswith(PNG_START) and len(data) <= MAX_IMAGE_BYTES:
             return data
     raise UserError("There is no image on the clipboard", fix="Copy one, or type its path.")
@@ -72,7 +75,7 @@ def _find_programs(known: Programs, environ: Mapping[str, str]) -> list[tuple[st
     return [argv for desktop, argv in known if desktop in here and which(argv[0])]
 
 
-def _run(argv: tuple[str, ...], data: bytes = b"") -> bytes | None:
+def _run_clipboard_program(argv: tuple[str, ...], data: bytes = b"") -> bytes | None:
     """Run a clipboard program; None if it fails or takes too long."""
     try:
         # A program that keeps the clipboard stays behind: its output must not be waited for.

@@ -87,7 +87,7 @@ def _format_session_age(one: SessionSummary) -> str:
     return f"({format_age(time.time() - one.updated)}, {escape_controls(one.cwd, lines='show')})"
 
 
-class LineModeHost:
+class LineModeHost(slash.ScreenlessHost):
     """The host of slash commands in line mode."""
 
     def __init__(self, session: Session, options: Options, reader: LineReader) -> None:
@@ -152,10 +152,6 @@ class LineModeHost:
     def copy_text(self, text: str) -> None:
         """Put text on the clipboard by a program of the desktop."""
         clipboard.copy_text(text)
-
-    def toggle_vim(self) -> bool:
-        """Refuse: line mode has the keys of the terminal."""
-        raise UserError("There are no vi keys here", why="line mode reads whole lines")
 
 
 WELCOME_HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."

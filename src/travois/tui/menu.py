@@ -144,9 +144,9 @@ class PickerMenu(Menu):
         if not self._is_long:
             return super().press(key)
         if key in (ERASE_KEY, CLEAR_KEY):
-            self._filter(self._typed[:-1] if key == ERASE_KEY else "")
+            self._filter_options(self._typed[:-1] if key == ERASE_KEY else "")
         elif key.isprintable():
-            self._filter(self._typed + key)
+            self._filter_options(self._typed + key)
         return True
 
     def accept(self) -> None:
@@ -154,7 +154,7 @@ class PickerMenu(Menu):
         if self._found:
             super().accept()
 
-    def _filter(self, text: str) -> None:
+    def _filter_options(self, text: str) -> None:
         words = text.casefold().split()
         self._typed = text
         self._found = [
@@ -176,13 +176,15 @@ class PickerMenu(Menu):
         if self._is_long:
             lines.append(f"  {theme.mark('find:', 'accent')} {cut_line(self._typed, columns - 10)}")
         for number in shown:
-            lines += self._render_row(theme, columns, number=number, width=widest)
+            lines += self._render_picker_row(theme, columns, number=number, width=widest)
         left = len(self._found) - len(shown)
         keys = f"{f'{left} more · ' if left else ''}Enter choose · Esc cancel"
         lines += [] if self._found else ["  Nothing matches."]
         return [*lines, f"  {theme.mark(cut_line(keys, columns - 2), 'quiet')}"]
 
-    def _render_row(self, theme: Theme, columns: int, *, number: int, width: int) -> list[str]:
+    def _render_picker_row(
+        self, theme: Theme, columns: int, *, number: int, width: int
+    ) -> list[str]:
         one, here = self.options[number], number == self.at
         pointer = theme.mark("❯", "accent") if here else " "
         key = "" if self._is_long else theme.mark(f"{one.key}  ", "accent" if here else "quiet")

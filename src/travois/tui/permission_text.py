@@ -67,7 +67,7 @@ class AskedCall:
         self.name = call.name
         self._folder = folder
         self._args = decode_arguments(call.args) or {}
-        self.patch = self._preview(call.args) if self.name in EDIT_TOOLS else None
+        self.patch = self._preview_edit(call.args) if self.name in EDIT_TOOLS else None
         """What an edit would change; none if that cannot be told."""
 
     @property
@@ -78,7 +78,7 @@ class AskedCall:
     @property
     def command(self) -> str:
         """The shell command; empty for other tools."""
-        return self._text("command").strip() if self.name == "Bash" else ""
+        return self._argument_text("command").strip() if self.name == "Bash" else ""
 
     @property
     def is_told_by_sentence(self) -> bool:
@@ -89,7 +89,7 @@ class AskedCall:
     def new_content(self) -> str | None:
         """The content of a file that does not exist yet; else None."""
         created = self.name == "Write" and self.patch is not None and self.patch.type == "create"
-        return self._text("content") if created else None
+        return self._argument_text("content") if created else None
 
     @property
     def agent(self) -> str:
@@ -106,7 +106,7 @@ class AskedCall:
     @property
     def effects(self) -> list[str]:
         """What it touches beyond what the sentence says."""
-        said = f"changes {self._path()}"
+        said = f"changes {self._shown_path()}"
         return [
             escape_invisible(one)
             for one in self.question.effects
@@ -118,7 +118,7 @@ class AskedCall:
         """Why it is asked about."""
         because = self.question.because
         if self.patch is not None and because.startswith("writes ") and ";" not in because:
-            return MODE_REASON if because.endswith(self._text("file_path")) else because
+            return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
         ran = re.match(r"runs (.+?): (?=.)", because)
         told = ran is not None and self.command.startswith(ran[1])
         return escape_invisible(because[ran.end() :] if ran and told else because)
@@ -129,31 +129,33 @@ class AskedCall:
             return f"Run `{self.command}`?" if short else "Run this command?"
         if self.name == "Write":
             made = self.patch is not None and self.patch.type == "create"
-            return f"{'Create' if made else 'Overwrite'} {self._path()}?"
+            return f"{'Create' if made else 'Overwrite'} {self._shown_path()}?"
         if self.name in SENTENCES:
             sentence, argument = SENTENCES[self.name]
             is_path = argument in PATH_ARGUMENTS
-            return sentence.format(self._path() if is_path else self._text(argument))
+            return sentence.format(self._shown_path() if is_path else self._argument_text(argument))
         if self.name.startswith("mcp__"):
             server, _, tool = self.name.removeprefix("mcp__").partition("__")
             return f"Use {tool} of the MCP server {server}?"
         return f"{ASKING_AGENT.sub('', self.question.summary, count=1)}?"
 
-    def _preview(self, args: str) -> FilePatch | None:
-        path = os.path.join(self._folder, os.path.expanduser(self._text("file_path")))
+    def _preview_edit(self, args: str) -> FilePatch | None:
+        path = os.path.join(self._folder, os.path.expanduser(self._argument_text("file_path")))
         try:
-            data = _read_file(path)
+            data = _read_for_preview(path)
             return preview_change(self.name, args, path=path, data=data)
         except (OSError, ToolError, msgspec.DecodeError):
             return None
 
-    def _text(self, name: str) -> str:
+    def _argument_text(self, name: str) -> str:
         value = self._args.get(name)
         return value if isinstance(value, str) else ""
 
-    def _path(self) -> str:
+    def _shown_path(self) -> str:
         """Return the path of the file, relative to the folder if it lies there."""
-        path = os.path.join(self._folder, self._text("file_path") or self._text("notebook_path"))
+        path = os.path.join(
+            self._folder, self._argument_text("file_path") or self._argument_text("notebook_path")
+        )
         return os.path.normpath(path).removeprefix(self._folder.rstrip("/") + "/")
 
     def shorten_rules(self) -> str:
@@ -166,7 +168,7 @@ class AskedCall:
         )
 
 
-def _read_file(path: str) -> bytes | None:
+def _read_for_preview(path: str) -> bytes | None:
     """Read a file for a preview; None if there is none."""
     if not os.path.exists(path):
         return None

@@ -93,6 +93,25 @@ class CommandHost(Protocol):
         ...
 
 
+class ScreenlessHost:
+    """What a host of slash commands answers that has no screen of ours."""
+
+    async def ask_secret(self, label: str) -> str | None:
+        """Return None: nothing can be typed unseen."""
+        return None
+
+    def show_diff(self, diff: str) -> None:
+        """Show nothing: there is no place for it."""
+
+    def copy_text(self, text: str) -> None:
+        """Refuse: the clipboard is another program's."""
+        raise UserError("There is no clipboard here", fix="Copy it from the screen.")
+
+    def toggle_vim(self) -> bool:
+        """Refuse: the keys are another program's."""
+        raise UserError("There are no vi keys here")
+
+
 class CommandPrompt(msgspec.Struct, frozen=True):
     """Content to send to the model in place of a command."""
 

@@ -78,7 +78,7 @@ async def _run_login_command(desk: CommandHost, provider: str) -> str:
             "That is not an API key", why="keys are one long word", fix="Paste it whole."
         )
     store = KeyStore(home.locate_home(os.environ))
-    place = await anyio.to_thread.run_sync(store.save, variable, key)
+    place = await anyio.to_thread.run_sync(store.save_key, variable, key)
     os.environ[variable] = key
     told = f"Saved in {place}. {variable} is set for every session that does not set it itself."
     if not desk.session.crew.model.is_frail:
@@ -106,7 +106,7 @@ def _key_state(variable: str) -> str:
 async def _run_logout_command(desk: CommandHost, provider: str) -> str:
     """Run /logout: remove a stored API key."""
     store, known = KeyStore(home.locate_home(os.environ)), _login_names(desk)
-    stored = [name for name, variable in known.items() if variable in store.names()]
+    stored = [name for name, variable in known.items() if variable in store.stored_names()]
     if not stored:
         return "No key is stored. Keys in the environment are your shell's."
     if not provider:
@@ -115,7 +115,7 @@ async def _run_logout_command(desk: CommandHost, provider: str) -> str:
             return ""
         provider = stored[picked]
     variable = known[_known_provider(provider, known)]
-    if not await anyio.to_thread.run_sync(store.forget, variable):
+    if not await anyio.to_thread.run_sync(store.forget_key, variable):
         return f"No key of {provider} is stored."
     os.environ.pop(variable, None)
     return f"Removed the key of {provider}."
@@ -131,7 +131,7 @@ def _status_rows(desk: CommandHost) -> list[tuple[str, str]]:
     bounds = crew.agent.permissions.sandbox
     servers = list_server_rows(crew.loan)
     ready = sum(row[1] == "ready" for row in servers)
-    stored = KeyStore(place.home).names()
+    stored = KeyStore(place.home).stored_names()
     return [
         (
             "version",

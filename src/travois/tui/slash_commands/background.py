@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from travois.compose import mcp
 from travois.core.errors import UserError
@@ -15,9 +14,6 @@ from travois.terminal import escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand, capture_output
-
-if TYPE_CHECKING:
-    pass
 
 with lazy_imports():
     from travois.commands import agents as agent_commands

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
 
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
 from travois.lazy_imports import lazy_imports
 from travois.tui.slash import CommandHost, SlashCommand
-
-if TYPE_CHECKING:
-    pass
 
 with lazy_imports():
     from travois.commands import context

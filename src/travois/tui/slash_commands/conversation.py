@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from msgspec.structs import replace
@@ -30,9 +29,6 @@ from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.tui import theme
 from travois.tui.slash import CURRENT_MARK, CommandHost, SlashCommand
 from travois.tui.slash_commands.sessions import new_session_options
-
-if TYPE_CHECKING:
-    pass
 
 with lazy_imports():
     from travois.commands import models

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,9 +14,6 @@ from travois.lazy_imports import lazy_imports
 from travois.settings.sources import ANSWERS_SOURCE
 from travois.terminal import format_table
 from travois.tui.slash import CommandHost, SlashCommand, capture_output
-
-if TYPE_CHECKING:
-    pass
 
 with lazy_imports():
     from travois.commands import permissions

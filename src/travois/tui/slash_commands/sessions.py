@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -17,17 +16,9 @@ from travois.compose.session import load_workspace
 from travois.compose.session_picker import SessionPicker
 from travois.core.errors import UserError
 from travois.core.facts import Changed
-from travois.lazy_imports import lazy_imports
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary, find_session
 from travois.tui.slash import CommandHost, SlashCommand
-
-if TYPE_CHECKING:
-    pass
-
-with lazy_imports():
-    pass
-
 
 # Sessions: /resume, /fork, /rename and /inspect.
 
