@@ -39,10 +39,9 @@ def _exit_quickly(code: int) -> None:
     what was registered for the end runs. What cannot be written is left to the ordinary way.
     """
     if threading := sys.modules.get("threading"):
-        own = threading.current_thread()
-        for thread in threading.enumerate():
-            if thread is not own and not thread.daemon:
-                thread.join()
+        # Idle workers of a thread pool end only when its own end function wakes them, so waiting
+        # for the threads one by one could wait forever.
+        threading._shutdown()
     import atexit
 
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - there is no other name for it
