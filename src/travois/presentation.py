@@ -49,7 +49,7 @@ ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switc
 TOOLS_BY_KIND: dict[ToolKind, tuple[str, ...]] = {
     "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
     "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch"),
-    "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
+    "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols", "CodebaseSearch"),
     "execute": ("Bash", "BashOutput", "BashInput", "KillShell"),
     "fetch": ("WebFetch", "WebSearch"),
     "think": ("Agent", "Remember"),

@@ -62,6 +62,7 @@ TOOL_OBJECT_PHRASES = {
     "Glob": ("Looking for files like", "pattern"),
     "GitBlame": ("Running git blame on", "path"),
     "Symbols": ("Looking up the symbol", "name"),
+    "CodebaseSearch": ("Searching the code for", "query"),
     "Agent": ("Starting an agent:", "description"),
     "SendMessage": ("Writing to the agent", "to"),
 }

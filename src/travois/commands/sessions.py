@@ -15,6 +15,7 @@ from textwrap import wrap
 import msgspec
 
 from travois.commands.export import SessionDocument, describe_document, export_session, render_part
+from travois.commands.indexing import start_indexing
 from travois.commands.sessions_diff import show_diff
 from travois.compat.sessions import SESSION_SOURCES
 from travois.compat.sessions.own import TRAVOIS_AGENT as OWN
@@ -60,7 +61,7 @@ from travois.terminal import (
 )
 
 with lazy_imports():
-    import subprocess
+    from travois.commands import search_code
 
 
 SESSIONS_HELP = """\
@@ -419,6 +420,7 @@ examples:
   travois search "why did we drop redis"        search all sessions on this machine
   travois search flaky upload test --here       only sessions of this project
   travois search migration --agent codex        only sessions of one agent
+  travois search --code "where are retries counted"   files of this repository
   travois search --turns "what did I say last about the port"   the messages themselves
 
 Also reads the sessions of Claude Code, Codex, opencode, Gemini CLI and pi, where those agents store
@@ -445,6 +447,7 @@ def register_search(commands: CommandParsers) -> None:
     add("--here", action="store_true", help="only sessions of this project")
     add("--agent", choices=tuple(SESSION_SOURCES), help="only sessions of one agent")
     add("--limit", type=int, default=5, metavar="N", help="maximum number of sessions (default: 5)")
+    add("--code", action="store_true", help="search the files of this repository instead")
     add("--turns", action="store_true", help="list single messages, not sessions")
     add("--json", action="store_true", help="print a JSON array")
     add("--wait", action="store_true", help="index all sessions first")
@@ -460,6 +463,8 @@ def run_search(args: Namespace) -> int:
         raise UserError(
             "Give a search text", fix='For example: travois search "why redis was dropped"'
         )
+    if args.code:
+        return search_code.run_code_search(text, args=args, home=locate_home(os.environ))
     home, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
@@ -511,7 +516,7 @@ def _search_sessions(
             f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched"
         )
     if (progress.left or index.count_waiting()) and not index.trouble:
-        _index_in_background(quietly=not progress.left)
+        start_indexing(quietly=not progress.left)
     return 0 if found else 1
 
 
@@ -537,19 +542,6 @@ def _show_index_progress(progress: IndexProgress) -> bool:
         words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
         sys.stderr.write(f"\r{words}\x1b[K")
     return True
-
-
-def _index_in_background(*, quietly: bool) -> None:
-    """Index the remaining sessions in another process, which ends if one already does."""
-    if not quietly:
-        print_warning("the rest is being indexed in the background; --wait waits for it")
-    subprocess.Popen(
-        (sys.executable, "-m", "travois", "search", "--catch-up"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def _build_session_filter(

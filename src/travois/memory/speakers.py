@@ -29,6 +29,7 @@ READING_TOOLS = (
     "Grep",
     "Glob",
     "Symbols",
+    "CodebaseSearch",
     "Recall",
     "GitStatus",
     "GitDiff",

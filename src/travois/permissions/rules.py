@@ -24,7 +24,7 @@ with lazy_imports():
 RuleEffect = Literal["allow", "ask", "deny"]
 RULE_EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
 EDIT_TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
-READ_TOOLS = ("Read", "Grep", "Glob", "Symbols", "LSP", "NotebookRead")
+READ_TOOLS = ("Read", "Grep", "Glob", "Symbols", "CodebaseSearch", "LSP", "NotebookRead")
 TOOL_ACCESS_KINDS: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}
 """A path that may not be read or edited may not be so by any tool."""
 TOOL_TWINS = {"Task": "Agent", "Agent": "Task"}
@@ -454,8 +454,9 @@ def _rule_mentions_path(rule: PermissionRule, access: Access, use: ToolUse) -> b
 
 KNOWN_TOOLS = split_names(
     """
-    Agent AgentStop ApplyPatch AskUserQuestion Bash BashInput BashOutput Browser Cd CronCreate
-    CronDelete CronList Edit EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree GitBlame
+    Agent AgentStop ApplyPatch AskUserQuestion Bash BashInput BashOutput Browser Cd
+    CodebaseSearch CronCreate CronDelete CronList Edit EnterPlanMode EnterWorktree ExitPlanMode
+    ExitWorktree GitBlame
     GitDiff GitLog GitShow GitStatus Glob Grep KillBash KillShell ListMcpResources LS LSP Monitor
     MultiEdit NotebookEdit NotebookRead
     PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand

@@ -6,6 +6,7 @@ from travois.ports.tool import AnyTool
 from travois.tools import (
     agent,
     apply_patch,
+    codebase_search,
     edit,
     git,
     interaction,
@@ -29,6 +30,7 @@ TOOLS: tuple[AnyTool, ...] = (
     search.GREP,
     search.GLOB,
     symbols.SYMBOLS,
+    codebase_search.CODEBASE_SEARCH,
     edit.MULTI_EDIT,
     apply_patch.APPLY_PATCH,
     notebook.NOTEBOOK_EDIT,
