@@ -63,14 +63,14 @@ def measure(
     folder: Path, embedder: Embedder, *, plain: Embedder, scratch: Path
 ) -> dict[str, Figures]:
     """What each way of searching finds, set by set."""
-    scorer = _scorer(folder)
+    scorer = load_scorer(folder)
     figures: dict[str, Figures] = {}
     for path in sorted(folder.glob("*.jsonl.gz")):
         name = path.name.removesuffix(".jsonl.gz")
         rows: dict[str, list[dict[str, float]]] = defaultdict(list)
         for at, conversation in enumerate(scorer.load(str(folder), name)):
             start = perf_counter()
-            ids, texts = _texts(scorer, folder, conversation)
+            ids, texts = read_texts(scorer, folder, conversation)
             base = scratch / f"{name}-{at}"
             ways: dict[str, Ranking] = {
                 "travois": ask_travois(conversation, texts, embedder=embedder, home=base / "a"),
@@ -90,7 +90,7 @@ def measure(
     return figures
 
 
-def _texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], list[str]]:
+def read_texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], list[str]]:
     """The ids and the texts that the baselines search, as the scorer puts them together."""
     try:
         return scorer.docs_of(conversation, str(folder))
@@ -102,8 +102,9 @@ def _texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], lis
 def _bm25(scorer: Any, ids: list[str], texts: list[str]) -> Ranking:
     known = scorer.BM25(texts)
 
-    def ranking(text: str) -> Sequence[str]:
-        return [ids[at] for at in known.rank(text)]
+    def ranking(text: str) -> list[str]:
+        order: list[int] = known.rank(text)
+        return [ids[at] for at in order]
 
     return ranking
 
@@ -126,14 +127,7 @@ def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranki
 def ask_travois(conversation: Any, texts: list[str], *, embedder: Embedder, home: Path) -> Ranking:
     """Put the sessions of a conversation into an index; return the search in it."""
     index = SessionIndex(TravoisHome(home), {}, embedder=embedder)
-    whole = any("text" not in turn for _, turn in list_turns(conversation))
-    ids: dict[str, list[str]] = {}
-    made = recorded_whole(conversation, texts) if whole else recorded_chats(conversation)
-    for session, turns in made:
-        index.put(SessionFile("travois", session.path, ""), session)
-        ids[session.id] = turns
-    index.embed_rest()
-    now = max((one.at for one in index.list_sessions().values()), default=0.0)
+    ids, now = put_sessions(index, conversation, texts)
 
     def find_sessions(text: str) -> list[str]:
         return [match.session.id for match in index.search(text, limit=WIDTH, now=now)]
@@ -142,7 +136,25 @@ def ask_travois(conversation: Any, texts: list[str], *, embedder: Embedder, home
         found = index.search_turns(text, limit=WIDTH, now=now)
         return [ids[match.session.id][match.turn] for match in found]
 
+    whole = any("text" not in turn for _, turn in list_turns(conversation))
     return find_sessions if whole else find_turns
+
+
+def put_sessions(
+    index: SessionIndex, conversation: Any, texts: list[str]
+) -> tuple[dict[str, list[str]], float]:
+    """Put the sessions of a conversation into an index.
+
+    Returns the ids of the turns of each session, and when the last word was said.
+    """
+    whole = any("text" not in turn for _, turn in list_turns(conversation))
+    ids: dict[str, list[str]] = {}
+    made = recorded_whole(conversation, texts) if whole else recorded_chats(conversation)
+    for session, turns in made:
+        index.put(SessionFile("travois", session.path, ""), session)
+        ids[session.id] = turns
+    index.embed_rest()
+    return ids, max((one.at for one in index.list_sessions().values()), default=0.0)
 
 
 def list_turns(conversation: Any) -> Iterator[tuple[Any, Any]]:
@@ -194,7 +206,7 @@ def _seconds(text: str | None) -> float:
         return span.start if span else 0.0
 
 
-def _scorer(folder: Path) -> Any:
+def load_scorer(folder: Path) -> Any:
     spec = spec_from_file_location("score", folder / "score.py")
     assert spec is not None
     assert spec.loader is not None

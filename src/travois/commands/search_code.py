@@ -21,7 +21,8 @@ from travois.terminal import (
     print_warning,
     style_text,
 )
-from travois.tools.code_index import CodeIndex, CodeMatch, CodeProgress, index_place
+from travois.tools.code_index import CodeIndex, CodeProgress, index_place
+from travois.tools.codebase_search import CodeMatch
 
 INDEX_SECONDS = 10.0
 """The number of seconds to spend on indexing before answering."""

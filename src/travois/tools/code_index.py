@@ -30,6 +30,7 @@ from travois.search.embedder import StaticEmbedder
 from travois.search.index import SearchIndex
 from travois.search.lexical import split_index_terms
 from travois.tools import syntax
+from travois.tools.codebase_search import CodeMatch
 from travois.tools.syntax import ParseTask, SourceText, SymbolQuery
 
 NAMES, WHOLES, PARTS, COMMITS = "names", "wholes", "parts", "commits"
@@ -71,16 +72,6 @@ class CodeProgress(msgspec.Struct, frozen=True):
 
     ready: int
     left: int
-
-
-class CodeMatch(msgspec.Struct, frozen=True):
-    """A file that matches, with the line where its best part begins."""
-
-    path: str
-    score: float
-    line: int = 0
-    lines: tuple[str, ...] = ()
-    """The lines of that part with most of the words, in order."""
 
 
 class CodeIndex:

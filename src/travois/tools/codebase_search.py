@@ -15,7 +15,6 @@ import msgspec
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env
 from travois.sessions.home import locate_home
-from travois.tools.code_index import CodeMatch
 from travois.tools.paths import absolute_path, escape_path, read_access
 from travois.tools.search import HIDDEN_FILES_NOTE
 
@@ -25,6 +24,17 @@ OUTPUT_BYTES = 1 << 20
 MAX_LINE_CHARS = 160
 SPARE_RESULTS = 10
 """How many more are asked for than shown, for those that a rule hides."""
+
+
+class CodeMatch(msgspec.Struct, frozen=True):
+    """A file that matches, with the line where its best part begins."""
+
+    path: str
+    score: float
+    line: int = 0
+    lines: tuple[str, ...] = ()
+    """The lines of that part with most of the words, in order."""
+
 
 decode_matches = msgspec.json.Decoder(list[CodeMatch]).decode
 

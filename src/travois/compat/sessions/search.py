@@ -266,7 +266,7 @@ class SessionIndex:
         wanted: Callable[[IndexedSession], bool] | None = None,
     ) -> list[SessionMatch]:
         """Return the wanted sessions that have most to do with a text, the best first."""
-        query, telling, marks = self._find_candidates(
+        query, telling, marks = self.find_candidates(
             text, now=now, width=MAX_GROUP_CANDIDATES, wanted=wanted
         )
         best = _best_passages(query, telling)
@@ -287,7 +287,7 @@ class SessionIndex:
         wanted: Callable[[IndexedSession], bool] | None = None,
     ) -> list[TurnMatch]:
         """Return the turns of wanted sessions that have most to do with a text, the best first."""
-        query, telling, marks = self._find_candidates(
+        query, telling, marks = self.find_candidates(
             text, now=now, width=MAX_CANDIDATES, wanted=wanted
         )
         documents = {one.document.id: one.document for one in telling}
@@ -298,13 +298,13 @@ class SessionIndex:
             found.setdefault((match.session.id, one.turn), match)
         return list(islice(found.values(), limit))
 
-    def _find_candidates(
+    def find_candidates(
         self,
         text: str,
         *,
         now: float,
         width: int,
-        wanted: Callable[[IndexedSession], bool] | None,
+        wanted: Callable[[IndexedSession], bool] | None = None,
     ) -> tuple[SearchQuery, list[SearchCandidate], dict[str, IndexedSession]]:
         """Return the query, the passages that may answer it, and all sessions."""
         groups = (
