@@ -93,9 +93,9 @@ def test_only_what_changed_is_read_again(
 ) -> None:
     index.refresh(always)
     read: list[str] = []
-    real = CodeIndex._read_text
+    real = CodeIndex._read_source_text
     monkeypatch.setattr(
-        CodeIndex, "_read_text", lambda self, path: read.append(path) or real(self, path)
+        CodeIndex, "_read_source_text", lambda self, path: read.append(path) or real(self, path)
     )
     write(root, "till/ledger.py", "class Tally: ...\n")
     (root / "till/money.py").unlink()
@@ -110,7 +110,7 @@ def test_ignored_binary_and_large_files_have_no_text(index: CodeIndex, root: Pat
     write(root, ".gitignore", "secret.txt\n")
     write(root, "secret.txt", "the zebra\n")
     (root / "picture.bin").write_bytes(b"\0 the zebra")
-    write(root, "large.txt", "the zebra\n" * code_index.MAX_FILE_BYTES)
+    write(root, "large.txt", "the zebra\n" * code_index.MAX_INDEXED_FILE_BYTES)
     (root / "link.txt").symlink_to(root / "secret.txt")
     index.refresh(always)
     assert found(index, "zebra") == []

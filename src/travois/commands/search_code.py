@@ -24,10 +24,10 @@ from travois.terminal import (
 from travois.tools.code_index import CodeIndex, CodeProgress, index_place
 from travois.tools.codebase_search import CodeMatch
 
-INDEX_SECONDS = 10.0
+CODE_INDEX_SECONDS = 10.0
 """The number of seconds to spend on indexing before answering."""
-MAX_LINES = 3
-MAX_LINE_CHARS = 100
+MAX_SHOWN_CODE_LINES = 3
+MAX_CODE_LINE_CHARS = 100
 
 
 def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
@@ -41,18 +41,18 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
         if args.rebuild:
             index.delete()
         patient = args.wait or args.catch_up or not text
-        end = time.monotonic() + INDEX_SECONDS
+        end = time.monotonic() + CODE_INDEX_SECONDS
         progress = index.refresh(lambda: patient or time.monotonic() < end)
         if index.trouble:
             print_warning(index.trouble)
         if not text:
-            return _tell_progress(progress, args)
+            return _tell_code_progress(progress, args)
         found = index.search(
             text, limit=max(1, args.limit), is_hidden=lambda path: hidden(os.path.join(root, path))
         )
     finally:
         index.close()
-    _print_matches(found, args)
+    _print_code_matches(found, args)
     if progress.left:
         whole = progress.ready + progress.left
         print_warning(f"{progress.ready:,} of {whole:,} files were searched")
@@ -61,7 +61,7 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
     return 0 if found else 1
 
 
-def _tell_progress(progress: CodeProgress, args: Namespace) -> int:
+def _tell_code_progress(progress: CodeProgress, args: Namespace) -> int:
     """Say how many files can be searched."""
     if args.json:
         print_json({"files": progress.ready})
@@ -70,17 +70,19 @@ def _tell_progress(progress: CodeProgress, args: Namespace) -> int:
     return 0
 
 
-def _print_matches(found: list[CodeMatch], args: Namespace) -> None:
+def _print_code_matches(found: list[CodeMatch], args: Namespace) -> None:
     if args.json:
         print_json_list(map(msgspec.structs.asdict, found))
     elif found:
-        print_line("\n".join(map(_render_match, found)))
+        print_line("\n".join(map(_render_code_match, found)))
     else:
         print_line("No matching files.")
 
 
-def _render_match(match: CodeMatch) -> str:
+def _render_code_match(match: CodeMatch) -> str:
     """Render a file with the first lines of its best part."""
     place = escape_controls(f"{match.path}:{match.line}" if match.line else match.path)
-    shown = (escape_controls(line)[:MAX_LINE_CHARS] for line in match.lines[:MAX_LINES])
+    shown = (
+        escape_controls(line)[:MAX_CODE_LINE_CHARS] for line in match.lines[:MAX_SHOWN_CODE_LINES]
+    )
     return "\n".join((style_text(place, "bold"), *(f"    {line}" for line in shown)))

@@ -39,16 +39,16 @@ a text, and one for each commit."""
 CHANGES = "changes"
 """A collection of marks only: the number of the latest commit that changed a path."""
 LIST_FILES = ("--no-config", "--files", "--null", "--hidden", "--glob=!.git", "--no-require-git")
-MAX_FILE_BYTES = 400_000
-MAX_LINE_BYTES = 5_000
+MAX_INDEXED_FILE_BYTES = 400_000
+MAX_CODE_LINE_BYTES = 5_000
 """A file with a longer line was not written by hand."""
 LINES_PER_PART = 40
 FILES_PER_BATCH = 100
 MAX_COMMITS = 5_000
 MAX_COMMIT_FILES = 30
 """A commit that changed more files says little about each."""
-PARSE_TIMEOUT_SECONDS = 60.0
-CANDIDATES = 256
+OUTLINE_TIMEOUT_SECONDS = 60.0
+CODE_CANDIDATES = 256
 SHOWN_LINES = 3
 MIN_COSINE = 0.4
 """Least nearness in meaning that says anything."""
@@ -102,9 +102,9 @@ class CodeIndex:
         While another process does so, this one only counts what is left.
         """
         with _lock_beside(self._place) as alone:
-            return self._refresh(go_on if alone else None)
+            return self._refresh_alone(go_on if alone else None)
 
-    def _refresh(self, go_on: Callable[[], bool] | None) -> CodeProgress:
+    def _refresh_alone(self, go_on: Callable[[], bool] | None) -> CodeProgress:
         known, found = self._index.read_marks(NAMES), dict(self._stamp_files())
         gone = [path for path in known if path not in found]
         stale = [path for path, stamp in found.items() if known.get(path) != stamp]
@@ -126,9 +126,14 @@ class CodeIndex:
         self, text: str, *, limit: int, is_hidden: Callable[[str], bool] = lambda path: False
     ) -> list[CodeMatch]:
         """Return the files that have most to do with a text, the best first."""
-        names, parts = self._find(NAMES, text)[1], self._find(PARTS, text)[1]
+        names, parts = (
+            self._find_in_collection(NAMES, text)[1],
+            self._find_in_collection(PARTS, text)[1],
+        )
         signs = {
-            "whole": {one.document.id: one.lexical for one in self._find(WHOLES, text)[1]},
+            "whole": {
+                one.document.id: one.lexical for one in self._find_in_collection(WHOLES, text)[1]
+            },
             "part": _score_best_parts(parts),
             "name": {one.document.id: one.lexical for one in names},
             "meaning": {
@@ -151,7 +156,7 @@ class CodeIndex:
         telling = _find_best_parts(parts)
         wanted = frozenset(split_index_terms(text))
         return [
-            _build_match(path, scores[path], telling.get(path), wanted)
+            _build_code_match(path, scores[path], telling.get(path), wanted)
             for _, path in zip(range(limit), shown, strict=False)
         ]
 
@@ -160,12 +165,12 @@ class CodeIndex:
         changed = self._index.read_marks(CHANGES, paths)
         return {path: float(number) for path, number in changed.items()}
 
-    def _find(self, collection: str, text: str) -> CandidateSet:
-        return self._index.find_candidates(collection, text, now=0.0, width=CANDIDATES)
+    def _find_in_collection(self, collection: str, text: str) -> CandidateSet:
+        return self._index.find_candidates(collection, text, now=0.0, width=CODE_CANDIDATES)
 
     def _score_by_commits(self, text: str) -> dict[str, float]:
         """Score files by the commits that changed them: one of a few files says more of each."""
-        found = self._find(COMMITS, text)[1]
+        found = self._find_in_collection(COMMITS, text)[1]
         scores: dict[str, float] = defaultdict(float)
         for one in found:
             paths = one.document.title.split("\0")
@@ -195,7 +200,7 @@ class CodeIndex:
 
     def _index_files(self, stamps: Mapping[str, str]) -> None:
         """Index these files, read as they are."""
-        texts = {path: self._read_text(path) for path in stamps}
+        texts = {path: self._read_source_text(path) for path in stamps}
         symbols = _list_symbols(texts)
         names = [_build_name(path, symbols.get(path, ())) for path in texts]
         wholes = [_build_whole(path, text) for path, text in texts.items()]
@@ -208,29 +213,29 @@ class CodeIndex:
         self._index.update(WHOLES, wholes, embed=0)
         self._index.update(NAMES, names, marks=stamps, embed=len(names))
 
-    def _read_text(self, path: str) -> str:
+    def _read_source_text(self, path: str) -> str:
         """Read a file; empty if it is binary, generated, too large or unreadable."""
         try:
             whole = os.path.join(self._root, path)
-            if os.path.islink(whole) or os.path.getsize(whole) > MAX_FILE_BYTES:
+            if os.path.islink(whole) or os.path.getsize(whole) > MAX_INDEXED_FILE_BYTES:
                 return ""
             data = Path(whole).read_bytes()
         except OSError:
             return ""
-        if b"\0" in data[:8000] or max(map(len, data.split(b"\n"))) > MAX_LINE_BYTES:
+        if b"\0" in data[:8000] or max(map(len, data.split(b"\n"))) > MAX_CODE_LINE_BYTES:
             return ""
         return data.decode(errors="replace")
 
     def _read_commits(self) -> None:
         """Index the commits that came since the last time; all again if history was rewritten."""
-        head = self._git("rev-parse", "--verify", "--quiet", "HEAD").strip()
+        head = self._run_git_here("rev-parse", "--verify", "--quiet", "HEAD").strip()
         last = self._index.read_marks(COMMITS).get(HEAD_MARK, "")
         if not head or head == last:
             return
         since = f"{last}..{head}" if last and self._is_ancestor(last, head) else head
         if since == head:
             self._index.update(COMMITS, (), gone=self._index.document_ids(COMMITS))
-        log = self._git(
+        log = self._run_git_here(
             *("log", "--reverse", "--no-merges", "--no-renames", "--name-only", "--relative"),
             *(f"--max-count={MAX_COMMITS}", LOG_FORMAT, since, "--"),
         )
@@ -245,9 +250,9 @@ class CodeIndex:
         self._index.update(COMMITS, commits, marks={HEAD_MARK: head}, embed=0)
 
     def _is_ancestor(self, last: str, head: str) -> bool:
-        return self._git("merge-base", last, head).strip() == last
+        return self._run_git_here("merge-base", last, head).strip() == last
 
-    def _git(self, *args: str) -> str:
+    def _run_git_here(self, *args: str) -> str:
         """Run git; empty without a repository. Neither hooks nor filters of it run here."""
         command = (find_program("git"), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
         command += ("-c", "log.showSignature=false")
@@ -331,7 +336,7 @@ def _list_symbols(texts: Mapping[str, str]) -> dict[str, list[str]]:
                 input=msgspec.msgpack.encode(msgspec.structs.replace(task, sources=sources)),
                 capture_output=True,
                 check=False,
-                timeout=PARSE_TIMEOUT_SECONDS,
+                timeout=OUTLINE_TIMEOUT_SECONDS,
             )
         except subprocess.TimeoutExpired:
             break
@@ -360,7 +365,7 @@ def _lexical_score(one: SearchCandidate) -> float:
     return one.lexical
 
 
-def _build_match(
+def _build_code_match(
     path: str, score: float, part: SearchDocument | None, wanted: frozenset[str]
 ) -> CodeMatch:
     """Build a match with the lines of the part that have most of the words."""

@@ -18,10 +18,10 @@ from travois.sessions.home import locate_home
 from travois.tools.paths import absolute_path, escape_path, read_access
 from travois.tools.search import HIDDEN_FILES_NOTE
 
-SEARCH_SECONDS = 60.0
+CODEBASE_SEARCH_SECONDS = 60.0
 """The first search in a repository reads it."""
-OUTPUT_BYTES = 1 << 20
-MAX_LINE_CHARS = 160
+MAX_MATCHES_BYTES = 1 << 20
+MAX_TELLING_LINE_CHARS = 160
 SPARE_RESULTS = 10
 """How many more are asked for than shown, for those that a rule hides."""
 
@@ -56,10 +56,10 @@ async def _run_codebase_search(args: CodebaseSearchArgs, env: Env, call: str) ->
         (sys.executable, "-P", "-m", "travois", "search", "--code", "--json", limit, "--", query),
         cwd=env.root,
         env={"TRAVOIS_HOME": str(locate_home(os.environ).path)},
-        keep=OUTPUT_BYTES,
+        keep=MAX_MATCHES_BYTES,
         stderr="apart",
     )
-    done = await env.processes.run(command, timeout=SEARCH_SECONDS)
+    done = await env.processes.run(command, timeout=CODEBASE_SEARCH_SECONDS)
     errors = done.errors.head_and_tail().decode(errors="replace").strip()
     if done.timed_out or done.status not in (0, 1):
         raise ToolError(f"The search failed; use Grep. {errors[-500:]}")
@@ -69,13 +69,13 @@ async def _run_codebase_search(args: CodebaseSearchArgs, env: Env, call: str) ->
     note += f"\n({errors})" if errors else ""
     if not shown:
         return text_outcome(f"No file matches {args.query!r}; Grep finds exact text.{note}")
-    return text_outcome("\n".join(map(_render_match, shown[: args.limit])) + note)
+    return text_outcome("\n".join(map(_render_file_match, shown[: args.limit])) + note)
 
 
-def _render_match(match: CodeMatch) -> str:
+def _render_file_match(match: CodeMatch) -> str:
     """Render a file with the telling lines of its best part."""
     place = escape_path(match.path) + (f":{match.line}" if match.line else "")
-    lines = (line[:MAX_LINE_CHARS] for line in match.lines)
+    lines = (line[:MAX_TELLING_LINE_CHARS] for line in match.lines)
     return "\n".join((place, *(f"    {line}" for line in lines)))
 
 
