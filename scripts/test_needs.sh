@@ -13,6 +13,8 @@ has_library libgomp.so.1 || missing+=(libgomp1)                  # llama.cpp
 has_program curl || missing+=(curl)                              # hosts that the sandbox lets through
 has_program git-lfs || missing+=(git-lfs)                        # git LFS in the sandbox
 has_program patch || missing+=(patch)                            # a command that rewind undoes
+has_program postgres || compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null ||
+  missing+=(postgresql)                                          # sessions in a database
 has_program strace || missing+=(strace)                          # what programs that only look do
 has_program tmux || missing+=(tmux)                              # the terminal inside tmux
 [ ${#missing[@]} -eq 0 ] && exit 0

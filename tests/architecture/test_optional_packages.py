@@ -9,7 +9,17 @@ from tests.architecture.test_sizes import files
 from tests.architecture.test_structure import dotted
 
 OPTIONAL = {
-    *("mcp", "mcp_types", "numpy", "opentelemetry", "playwright", "starlette", "travois_lab"),
+    *(
+        "fsspec",
+        "mcp",
+        "mcp_types",
+        "numpy",
+        "opentelemetry",
+        "playwright",
+        "psycopg",
+        "starlette",
+        "travois_lab",
+    ),
     *("uvicorn", "xllamacpp"),
 }
 NEED_THEM = {
@@ -19,6 +29,8 @@ NEED_THEM = {
     "travois.mcp.oauth_provider",
     "travois.search.minilm",
     "travois.search.vectors",
+    "travois.sessions.stores.objects",
+    "travois.sessions.stores.postgres",
     "travois.telemetry.otel",
 }
 """Modules that cannot be imported without an optional package; others import them inside functions

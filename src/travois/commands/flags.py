@@ -291,6 +291,8 @@ def _add_resume_flags(top: ArgumentParser) -> None:
         what = f"run Setup hooks ({name}) first"
         add(f"--{name}", dest="setup", action="store_const", const=name, default="", help=what)
     add("--init-only", action="store_true", help="run Setup hooks and exit")
+    what = "keep the session in a store, too: a folder, postgresql://…, s3://… (none: do not)"
+    add("--session-store", default="", metavar="URL", help=what)
     add("--no-session-persistence", action="store_true", help="do not save the session")
 
 
@@ -428,6 +430,7 @@ def options_from_args(args: Namespace) -> Options:
         fork=args.fork_session,
         upto=args.resume_session_at,
         setup=args.setup or ("init" if args.init_only else ""),
+        session_store=args.session_store,
         persist=not args.no_session_persistence,
         sandbox=not args.no_sandbox,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 NAMED_ONLY_TOOLS = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
 """Tools that run commands or reach the web: a restricted session has them only by name."""
+STORE_VARIABLE = "TRAVOIS_SESSION_STORE"
+NO_STORE = "none"
+"""In place of a session store: keep the session on this machine alone."""
 PICK_SESSION = "?"
 """In place of a session: let the person choose one."""
 
@@ -81,6 +85,8 @@ class Options(msgspec.Struct, frozen=True):
     """True if it takes the place of a conversation that was left behind."""
     setup: Literal["", "init", "maintenance"] = ""
     """The reason for setup hooks to run first; empty if they do not."""
+    session_store: str = ""
+    """The address of a session store."""
     persist: bool = True
     driven: bool = False
     """True if a program drives the session: nothing starts that nobody asked for."""
@@ -90,6 +96,12 @@ class Options(msgspec.Struct, frozen=True):
     def shelves(self) -> str:
         """The levels whose instructions, skills and agents count; `none` with --bare."""
         return "none" if self.bare else self.sources
+
+
+def find_store_address(options: Options, setting: str, environ: Mapping[str, str]) -> str:
+    """Return the address of the session store; empty if there is none."""
+    address = options.session_store or environ.get(STORE_VARIABLE, "") or setting
+    return "" if address == NO_STORE or not options.persist else address
 
 
 def _restricted_tools(options: Options) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from travois.compose.open_session import (
     open_log,
     settle_session_log,
 )
-from travois.compose.options import Options, settings_from_options
+from travois.compose.options import Options, find_store_address, settings_from_options
 from travois.compose.reload_settings import SettingsReload
 from travois.compose.relocate_session import (
     SessionRelocation,
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from travois.compose.dreaming import ProjectDreams
 
 with lazy_imports():
-    from travois.compose import dreaming
+    from travois.compose import dreaming, session_store
 
 
 class SessionRuntime(msgspec.Struct):
@@ -234,7 +234,7 @@ async def compose_session(
     """Compose a session, open and ready for its first turn."""
     place, loaded = load_workspace(options)
     async with AsyncExitStack() as stack:
-        opened = open_log(place, options, stack)
+        opened, settled = open_mirrored_log(place, loaded, options, stack=stack)
         session = Session(opened.log, secrets=_collect_secrets(loaded))
         kinds, flaws = load_agent_types(place, loaded, options)
         lead, loaded = agents.choose_main_agent(loaded, kinds, session)
@@ -269,7 +269,7 @@ async def compose_session(
             *(*loaded.notices, *unusable, *remarks),
             *serving.missing_price_notices(loaded, card),
             *(*gone, *flaws, *unstyled),
-            *describe_log_damage(opened.log),
+            *(*describe_log_damage(opened.log), *settled),
             *rights.startup_notices(loaded, place.cwd),
             *loan.notices,
             *world.processes.take_notices(),
@@ -508,6 +508,19 @@ def _build_permissions(
     return replace(guard, scratch=fence.bounds.temp, writable=writable)
 
 
+def open_mirrored_log(
+    place: Workspace, loaded: LoadedSettings, options: Options, *, stack: AsyncExitStack
+) -> tuple[OpenedSession, tuple[str, ...]]:
+    """Open the log, here and in the session store if there is one; return notices, too."""
+    address = find_store_address(options, loaded.settings.session_store, os.environ)
+    if not address:
+        return open_log(place, options, stack), ()
+    storage = session_store.open_session_storage(place, address)
+    options = storage.fetch_missing(options)
+    opened = open_log(place, options, stack)
+    return opened, storage.mirror_log(opened, options, stack)
+
+
 def load_workspace(options: Options) -> tuple[Workspace, LoadedSettings]:
     """Load the place of a session and the settings that apply there."""
     cwd = _resolve_work_folder(options.cwd)
@@ -590,7 +603,7 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
     )
     before = RunTotals()
     if asked.limits == "session" and (asked.max_turns or asked.max_seconds):
-        before = measure_runs(session.read_log())
+        before = measure_runs(session.read_whole_log())
     spent = Amount(before.turns, session.usage.context, session.dollars)
     return Budget(limits, spent=spent, scope=asked.limits, worked=before.seconds)
 

@@ -244,7 +244,7 @@ class HeadlessRun:
         speaker = self.create_writer(session)
         speaker.tally.shape = self.shape
         if self.shape is not None:
-            self.shape.recall(turn.entries)
+            self.shape.recall_answer(turn.entries)
         self._print_opening(session, speaker)
         for entry in turn.entries:
             lines = self._event_lines(entry, speaker)

@@ -38,7 +38,7 @@ class StructuredAnswer:
         """Start another turn without an answer."""
         self._tries, self.value, self.given = 0, None, False
 
-    def recall(self, entries: Iterable[Entry]) -> None:
+    def recall_answer(self, entries: Iterable[Entry]) -> None:
         """Take the answer that was given in these entries of a log."""
         calls: dict[str, Call] = {}
         for fact in (entry.fact for entry in entries):

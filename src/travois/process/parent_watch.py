@@ -28,10 +28,12 @@ def watch_parent_and_lease(*, parent: bool, lease: str) -> None:
     """
     checks: list[Callable[[], str]] = [_build_parent_check()] if parent else []
     checks += [LeaseFile(lease)] if lease else []
-    threading.Thread(target=_watch, args=(checks,), name="parent-watch", daemon=True).start()
+    threading.Thread(
+        target=_watch_until_lost, args=(checks,), name="parent-watch", daemon=True
+    ).start()
 
 
-def _watch(checks: list[Callable[[], str]]) -> None:
+def _watch_until_lost(checks: list[Callable[[], str]]) -> None:
     while not (why := next(filter(None, (check() for check in checks)), "")):
         time.sleep(CHECK_SECONDS)
     write_stderr(f"travois: {why}; stopping\n")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from zlib import crc32
 
 from travois.core.errors import UserError
-from travois.core.facts import AnyFact, Entry, Opened
+from travois.core.facts import AnyFact, Assistant, Entry, Opened, Sent
 from travois.sessions import (
     blobs,
     checkpoint,
@@ -27,6 +27,9 @@ from travois.sessions.scan import DamagedPlace as DamagedPlace
 from travois.sessions.scan import read_entries as read_entries
 from travois.sessions.scan import read_history as read_history
 from travois.sessions.scan import read_opening as read_opening
+
+if TYPE_CHECKING:
+    from travois.sessions.mirror import SessionMirror
 
 TAIL_BLOCK_BYTES = 1 << 16
 Clock = Callable[[], float]
@@ -281,6 +284,10 @@ class SessionLog:
         self._tail = (opened.at if opened.parent else 0, 0)
         self.append(opened)
 
+    def reread_end(self) -> None:
+        """Find the end again after the file was changed under our lock."""
+        self._cut_torn_end()
+
     def _cut_torn_end(self) -> None:
         """Find the last whole line; save what stands after it and cut it off."""
         try:
@@ -338,10 +345,33 @@ class ResilientSessionLog(SessionLog):
 
     unsaved: tuple[Entry, ...] = ()
     """The entries that are not on disk."""
+    mirror: SessionMirror | None = None
+    """Sends the session to a store."""
     _news: str = ""
 
     def append(self, fact: AnyFact) -> Entry:
-        """Append one entry; if the disk refuses, hold it in memory."""
+        """Append one entry; if the disk refuses, hold it in memory.
+
+        Raises `SessionTakenOver` once the session goes on elsewhere.
+        """
+        if self.mirror is None:
+            return self._append_or_hold(fact)
+        self.mirror.check_claim()
+        entry = self._append_or_hold(fact)
+        match fact:
+            case Assistant():  # a lost one would be paid for twice
+                self.mirror.push_soon()
+            case Sent():  # nothing is sent for a session that goes on elsewhere
+                self.mirror.push_now()
+            case _:
+                pass
+        return entry
+
+    def add_saving_notice(self, text: str) -> None:
+        """Add a notice for the user."""
+        self._news = text
+
+    def _append_or_hold(self, fact: AnyFact) -> Entry:
         self._save_pending()
         if not self.unsaved:
             try:
@@ -366,6 +396,8 @@ class ResilientSessionLog(SessionLog):
                 told = f"{fault.what}: {fault.why}. The latest messages may be lost in a crash"
                 self._news = "" if self._is_told else told
                 self._is_told = True
+        if self.mirror is not None:
+            self.mirror.push_now()
 
     _is_told: bool = False
 

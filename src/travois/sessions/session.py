@@ -132,7 +132,7 @@ class Session(LogDerivation):
         if self._resumable_log is not None:
             self._resumable_log.save_state(self.encode_state())
 
-    def read_log(self) -> Iterable[Entry]:
+    def read_whole_log(self) -> Iterable[Entry]:
         """Return every entry, also of a very long log, which takes a while."""
         return chain.from_iterable(self._all_blocks())
 

@@ -427,6 +427,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     max_tokens: Count = 0
     max_seconds: Quantity = 0.0
     limits: LimitScope = ""
+    session_store: str = ""
+    """The address of a session store: a folder, postgresql://…, s3://…"""
     """Whether these hold for one run or for the session over all its runs."""
     max_depth: Count = 3
     """The most levels of subagents."""

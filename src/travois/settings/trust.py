@@ -547,7 +547,7 @@ FORBIDDEN_KEYS = frozenset(
             "disableAllHooks",
             "httpHookAllowedEnvVars",
         ),
-        *("claudeMd", "agentProgressSeconds", "limits"),
+        *("claudeMd", "agentProgressSeconds", "limits", "sessionStore"),
         *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )

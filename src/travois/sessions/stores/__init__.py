@@ -1,0 +1,36 @@
+"""Session stores; the address says which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from travois.core.errors import UserError
+from travois.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from travois.ports.session_store import SessionStore
+
+with lazy_imports():
+    from travois.sessions.stores import folder, objects, postgres
+
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+PACKAGES = {"psycopg": "fleet", "fsspec": "store"}
+"""Packages that stores need, and the extras that bring them."""
+
+
+def open_store(address: str) -> SessionStore:
+    """Open the store of an address: a folder, a database, or a URL of `fsspec`."""
+    scheme, mark, rest = address.partition("://")
+    try:
+        if not mark or scheme == "file":
+            return folder.FolderStore(Path(rest or scheme).expanduser().absolute())
+        if scheme in POSTGRES_SCHEMES:
+            return postgres.PostgresStore(address)
+        return objects.ObjectStore(address)
+    except ModuleNotFoundError as error:
+        extra = PACKAGES.get(error.name or "")
+        fix = f"pip install 'travois[{extra}]'" if extra else f"pip install {error.name}"
+        raise UserError(f"The session store needs {error.name}", fix=fix) from None
+    except (ImportError, ValueError) as error:  # fsspec: an unknown scheme, or a driver is missing
+        raise UserError(f"Cannot use the session store {scheme}://", why=str(error)) from None
