@@ -89,7 +89,7 @@ def run_exec(args: Namespace) -> int:
         )
     words = list(_to_travois_argv(args))
     if args.cd:
-        _change_folder(args.cd)
+        _enter_given_folder(args.cd)
     code = run_headless(parse_command_line(words))
     return CODEX_EXIT_CODES.get(code, code)
 
@@ -160,7 +160,7 @@ def _read_schema_file(path: str) -> str:
         raise UserError(f"Cannot read {path}", why=str(error)) from None
 
 
-def _change_folder(folder: str) -> None:
+def _enter_given_folder(folder: str) -> None:
     """Change the current folder to that of `travois exec --cd`."""
     try:
         os.chdir(folder)

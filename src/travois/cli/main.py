@@ -203,11 +203,11 @@ def _dispatch_command_line(argv: list[str]) -> int:
     if options.bg:
         return start_in_background(argv, options)
     if options.worktree is not None:
-        return worktree.run_in_worktree(options.worktree, lambda: _run_session(options))
-    return _run_session(options)
+        return worktree.run_in_worktree(options.worktree, lambda: _run_chosen_session(options))
+    return _run_chosen_session(options)
 
 
-def _run_session(options: Namespace) -> int:
+def _run_chosen_session(options: Namespace) -> int:
     """Run one task in print mode, or an interactive session."""
     if options.die_with_parent or options.lease:
         parent_watch.watch_parent_and_lease(parent=options.die_with_parent, lease=options.lease)

@@ -66,7 +66,7 @@ class CodexJsonWriter:
             cut = Entry(0, 0.0, Result(id, (Text(tally.failure_text),), error=True))
             yield from self.lines(cut)
         if self._todos:
-            yield _item_line("completed", self._todos)
+            yield _codex_item_line("completed", self._todos)
         if tally.shape is not None and tally.shape.given:
             text = msgspec.json.encode(tally.shape.value).decode()
             yield self._whole_item({"type": "agent_message", "text": text})
@@ -88,12 +88,12 @@ class CodexJsonWriter:
         if item.kind == "edit" or item.name in TOOLS_WITHOUT_ITEM:
             return
         self._begun[item.id] = self._next_item_id()
-        yield _item_line("started", {"id": self._begun[item.id], **_call_item(item)})
+        yield _codex_item_line("started", {"id": self._begun[item.id], **_call_item(item)})
 
     def _end_item(self, item: ToolCallItem) -> Iterator[JsonObject]:
         if item.name and item.name not in TOOLS_WITHOUT_ITEM:
             id = self._begun.pop(item.id, "") or self._next_item_id()
-            yield _item_line("completed", {"id": id, **_finished_call_item(item)})
+            yield _codex_item_line("completed", {"id": id, **_finished_call_item(item)})
         if item.is_error and (
             item.kind == "edit" or item.name in (*TOOLS_WITHOUT_ITEM, "WebSearch")
         ):
@@ -108,20 +108,20 @@ class CodexJsonWriter:
             ("updated", self._todos["id"]) if self._todos else ("started", self._next_item_id())
         )
         self._todos = {"id": id, "type": "todo_list", "items": items}
-        return _item_line(stage, self._todos)
+        return _codex_item_line(stage, self._todos)
 
     def _error_item(self, message: str) -> JsonObject:
         return self._whole_item({"type": "error", "message": message})
 
     def _whole_item(self, item: JsonObject) -> JsonObject:
-        return _item_line("completed", {"id": self._next_item_id(), **item})
+        return _codex_item_line("completed", {"id": self._next_item_id(), **item})
 
     def _next_item_id(self) -> str:
         self._count += 1
         return f"item_{self._count - 1}"
 
 
-def _item_line(stage: str, item: JsonObject) -> JsonObject:
+def _codex_item_line(stage: str, item: JsonObject) -> JsonObject:
     return {"type": f"item.{stage}", "item": item}
 
 

@@ -374,7 +374,7 @@ class StreamJsonWriter:
     def _entry_lines(self, seq: int, fact: AnyFact) -> list[JsonObject]:
         match fact:
             case Compacted() | Failed():
-                return self._compaction_lines(fact)
+                return self._compaction_stream_lines(fact)
             case Decided(verdict="deny") if fact.by != "schema":
                 return [self._denial_line(fact)]
             case Hooked() if self._telling.hooks:
@@ -384,13 +384,13 @@ class StreamJsonWriter:
             case Assistant():
                 return [*self._reply_lines(seq, fact), *self._close_stream(fact)]
             case Result():
-                return [self._tool_result_line(seq, fact)]
+                return [self._tool_result_stream_line(seq, fact)]
             case User() if fact.origin != "human":
                 content: list[Json] = [encode_claude_block(part) for part in fact.content]
                 synthetic = self._user_line(seq, content) | {"isSynthetic": True}
                 return [*self._recall_lines(extract_text(fact.content)), synthetic]
             case Noted(what="memory", text=text):
-                return self._memory_lines(render_extraction_note(text))
+                return self._memory_stream_lines(render_extraction_note(text))
             case Ended() if self.tally.api_error_name:
                 return [self._api_error_line(seq)]
             case _:
@@ -419,7 +419,7 @@ class StreamJsonWriter:
             return [self._status_line("compacting")]
         return [self._status_line(None, compact_result="failed")] if before else []
 
-    def _compaction_lines(self, fact: Compacted | Failed) -> list[JsonObject]:
+    def _compaction_stream_lines(self, fact: Compacted | Failed) -> list[JsonObject]:
         """Return the outcome of a compaction."""
         before, self._compacting = self._compacting, False
         match fact:
@@ -470,7 +470,7 @@ class StreamJsonWriter:
         body: JsonObject = {"subtype": "memory_recall", "mode": "select", "memories": found}
         return [self._line_without_entry("system", body)] if found else []
 
-    def _memory_lines(self, text: str) -> list[JsonObject]:
+    def _memory_stream_lines(self, text: str) -> list[JsonObject]:
         body: JsonObject = {"subtype": "informational", "content": text}
         return [self._line_without_entry("system", body)] if text else []
 
@@ -494,7 +494,7 @@ class StreamJsonWriter:
             lines.append(line | self._line_ids(f"{seq}.{index}"))
         return lines
 
-    def _tool_result_line(self, seq: int, fact: Result) -> JsonObject:
+    def _tool_result_stream_line(self, seq: int, fact: Result) -> JsonObject:
         content: list[Json] = [encode_claude_block(part) for part in fact.content]
         block: JsonObject = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
         if fact.error:

@@ -73,7 +73,7 @@ class StructuredAnswer:
     def listeners(self) -> tuple[Listener, ...]:
         """Hooks that send the model back until it has answered."""
         return (
-            Listener("Stop", self._on_stop),
+            Listener("Stop", self._demand_answer),
             Listener("PostToolUseFailure", self._on_tool_failure, matcher=STRUCTURED_OUTPUT_TOOL),
         )
 
@@ -87,7 +87,7 @@ class StructuredAnswer:
         self.value, self.given = value, True
         return text_outcome("Accepted. Say in a few words that you are done.")
 
-    async def _on_stop(self, told: dict[str, Any]) -> object:
+    async def _demand_answer(self, told: dict[str, Any]) -> object:
         return None if self.given else self._send_back("block")
 
     async def _on_tool_failure(self, told: dict[str, Any]) -> object:

@@ -280,8 +280,8 @@ class LogReplay:
         self._load_cache()
         self._ways: dict[type, Callable[[Entry, Any], None]] = {
             Assistant: self._add_reply,
-            Result: self._add_result,
-            Sent: self._add_request,
+            Result: self._replay_result,
+            Sent: self._replay_request,
             Decided: self._add_decision,
             Changed: self._add_change,
             User: self._add_prompt,
@@ -301,7 +301,7 @@ class LogReplay:
         for entry in block:
             self._known.count_entry(entry)
             if not gone.has(entry.seq):
-                self._apply_entry(entry)
+                self._replay_entry(entry)
             elif isinstance(entry.fact, Assistant):
                 self._view.ids.update(call.id for call in extract_calls(entry.fact.content))
         self._load_cache()
@@ -340,9 +340,9 @@ class LogReplay:
             self.finish()
             self._known.count_entry(entry)
             self._load_cache()
-        self._apply_entry(entry)
+        self._replay_entry(entry)
 
-    def _apply_entry(self, entry: Entry) -> None:
+    def _replay_entry(self, entry: Entry) -> None:
         kind = type(entry.fact)
         if kind not in FACTS_OUTSIDE_VIEW:
             self._view.add(entry)
@@ -370,7 +370,7 @@ class LogReplay:
             known.decided = {}
         return None
 
-    def _add_result(self, entry: Entry, fact: Result) -> None:
+    def _replay_result(self, entry: Entry, fact: Result) -> None:
         view, known = self._view, self._known
         if known.owed:
             return self._add_other(entry, fact)
@@ -384,7 +384,7 @@ class LogReplay:
             view.add(entry)
         return None
 
-    def _add_request(self, entry: Entry, fact: Sent) -> None:
+    def _replay_request(self, entry: Entry, fact: Sent) -> None:
         view, at = self._view, entry.at
         view.sent, view.sent_moves, view.seen = fact, view.moves, len(view.items)
         if self._used and at - self._used > self._pause:

@@ -207,7 +207,7 @@ class SessionLog:
         None if the log is not that long: all of it can be read.
         """
         return (
-            scan.read_excerpt(self.folder, self._find_key_entries)
+            scan.read_excerpt(self.folder, self._find_own_key_entries)
             if scan.is_long_log(self.folder)
             else None
         )
@@ -219,7 +219,7 @@ class SessionLog:
             return [entry for entry in self.read() if entry.seq > seq]
         return found
 
-    def _find_key_entries(self) -> KeyEntries:
+    def _find_own_key_entries(self) -> KeyEntries:
         """Return the key entries so far, searched for unless the log was read from its start."""
         if self._turns is None:
             self._turns = scan.find_key_entries(self.folder)

@@ -69,7 +69,7 @@ class Session(LogDerivation):
             self._resumable_log is not None
             and self._resumable_log.new_bytes > CHECKPOINT_STRIDE_BYTES
         ):
-            self._save_checkpoint()
+            self._save_derived_state()
 
     @property
     def _resumable_log(self) -> ResumableLog | None:
@@ -127,7 +127,7 @@ class Session(LogDerivation):
         if trim:
             view.trim()
 
-    def _save_checkpoint(self) -> None:
+    def _save_derived_state(self) -> None:
         """Save a checkpoint beside the log, so that a resume can start there."""
         if self._resumable_log is not None:
             self._resumable_log.save_state(self.encode_state())
@@ -215,7 +215,7 @@ class Session(LogDerivation):
             self._resumable_log is not None
             and self._resumable_log.new_bytes > CHECKPOINT_STRIDE_BYTES
         ):
-            self._save_checkpoint()
+            self._save_derived_state()
 
     @contextmanager
     def watch(self) -> Generator[MemoryObjectReceiveStream[Event]]:

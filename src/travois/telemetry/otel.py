@@ -315,7 +315,7 @@ class OtelExporter:
             case Hooked(event=event):
                 self._start_span(f"hook {event}", at, {"travois.hook.event": event}).end(at)
             case Compacted():
-                self._record_compaction(at, fact)
+                self._record_compaction_span(at, fact)
             case Spawned(id=id, kind="fork", what=what, call=""):
                 self._open[id] = self._start_span(
                     f"fork {what}", at, self._model_attributes("chat")
@@ -414,7 +414,7 @@ class OtelExporter:
             "gen_ai.tool.type": "function",
         }
         if self._about.content and item.call.name:
-            about["gen_ai.tool.call.arguments"] = self._redact(item.call.args)
+            about["gen_ai.tool.call.arguments"] = self._redact_attribute(item.call.args)
         self._open[fact.call] = self._start_span(f"execute_tool {name}", at, about | told)
 
     def _end_call(self, at: int, item: ToolCallItem, fact: Result) -> None:
@@ -433,7 +433,7 @@ class OtelExporter:
         told: Attributes = {"gen_ai.tool.name": name, "travois.outcome": outcome}
         self._count("travois.tool.calls", 1, **told)
 
-    def _record_compaction(self, at: int, fact: Compacted) -> None:
+    def _record_compaction_span(self, at: int, fact: Compacted) -> None:
         told: Attributes = {
             "travois.compaction.by": fact.by,
             "travois.compaction.trigger": fact.trigger or "auto",
@@ -490,9 +490,9 @@ class OtelExporter:
         self._pipe.histograms[name].record(amount, self._model_attributes("chat") | told)
 
     def _content_text(self, content: tuple[AnyBlock, ...]) -> str:
-        return self._redact(extract_text(content)) if self._about.content else ""
+        return self._redact_attribute(extract_text(content)) if self._about.content else ""
 
-    def _redact(self, text: str) -> str:
+    def _redact_attribute(self, text: str) -> str:
         """Redact secrets and clip the text."""
         text = self._about.secrets.redact(text)
         for found in reversed(find_secrets(text)):

@@ -139,7 +139,7 @@ async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> J
 
 async def answer_update_settings(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Apply settings to the running session: all of them, or none."""
-    asked = dict(_flatten_settings(request.settings or {}))
+    asked = dict(_flatten_given_settings(request.settings or {}))
     if request.source:
         return _save_effort(request.source, asked)
     # Everything is checked before anything is applied, so that a refusal changes nothing.
@@ -151,7 +151,7 @@ async def answer_update_settings(driven: DrivenSession, request: ControlRequest)
     for effect in RULE_EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
         specs = tuple(
-            RuleSpec(rule.tool, rule.what or None) for rule in _parse_rules(texts, effect)
+            RuleSpec(rule.tool, rule.what or None) for rule in _parse_given_rules(texts, effect)
         )
         guard = apply_permission_update(guard, PermissionUpdate("addRules", specs, behavior=effect))
     agent.permissions.guard = guard
@@ -173,7 +173,7 @@ def _save_effort(source: str, asked: JsonObject) -> JsonObject:
     return {}
 
 
-def _parse_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionRule]:
+def _parse_given_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionRule]:
     """Parse the permission rules of a control request; raise `UserError` if one is invalid."""
     try:
         return [parse_permission_rule(text, effect) for text in texts]
@@ -181,7 +181,7 @@ def _parse_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionR
         raise UserError("Invalid permission rule", why=str(error)) from None
 
 
-def _flatten_settings(tree: JsonObject) -> list[tuple[str, Json]]:
+def _flatten_given_settings(tree: JsonObject) -> list[tuple[str, Json]]:
     """Return settings by their dotted names."""
     found: list[tuple[str, Json]] = []
     for key, value in tree.items():

@@ -74,7 +74,7 @@ def _server_config(server: Configured) -> JsonObject:
 
 async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Reconnect a server."""
-    server = _find_server(driven, request.server_name)
+    server = _find_driven_server(driven, request.server_name)
     await (server.connect() if isinstance(server, HostMcpServer) else server.reconnect())
     ready, why = _connection_state(server)
     if not ready:
@@ -91,7 +91,7 @@ def _connection_state(server: HostMcpServer | McpConnection) -> tuple[bool, str]
 
 async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Enable or disable a server; a disabled one refuses its calls."""
-    server = _find_server(driven, request.server_name)
+    server = _find_driven_server(driven, request.server_name)
     if isinstance(server, HostMcpServer):
         server.status = "connected" if request.enabled else "disabled"
     else:
@@ -99,7 +99,7 @@ async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonO
     return {}
 
 
-def _find_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnection:
+def _find_driven_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnection:
     """Find an MCP server by name for a control request; raise `UserError` if there is none."""
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
@@ -110,7 +110,7 @@ def _find_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnect
 
 async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Handle a notification of an SDK server; its tools stay as they were at the start."""
-    _find_server(driven, request.speaker)
+    _find_driven_server(driven, request.speaker)
     if as_object(request.message).get("method") == "notifications/tools/list_changed":
         told = f"the tools of {request.speaker} changed; the next session has them"
         write_stderr(f"travois: {told}\n")

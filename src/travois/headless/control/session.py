@@ -105,13 +105,13 @@ class ControlSession:
 
     async def _enter_session(self, stack: AsyncExitStack) -> Session:
         try:
-            return await stack.enter_async_context(await self._create_session())
+            return await stack.enter_async_context(await self._create_driven_session())
         except UserError as fault:
             if self._greeted is not None:
-                print_json_line(_error_response(self._greeted[0], str(fault)))
+                print_json_line(_control_error_response(self._greeted[0], str(fault)))
             raise
 
-    async def _create_session(self) -> Session:
+    async def _create_driven_session(self) -> Session:
         """Create the session that the flags and `initialize` ask for."""
         _, greeting = self._greeted or ("", DEFAULT_GREETING)
         self.options = options = _options_with_greeting(options_from_args(self._args), greeting)
@@ -159,7 +159,7 @@ class ControlSession:
             async for line in lines:
                 if isinstance(line, prompt_input.UnreadableLine):
                     self._garbled = True
-                    print_json_line(_error_response(line.request_id, line.why))
+                    print_json_line(_control_error_response(line.request_id, line.why))
                     write_stderr(f"travois: {line.why}\n")
                 else:
                     self._route(line)
@@ -187,13 +187,13 @@ class ControlSession:
         try:
             self.desk.resolve(msgspec.json.decode(line.response, type=ControlResponse))
         except msgspec.DecodeError as error:
-            print_json_line(_error_response(line.request_id, f"invalid response: {error}"))
+            print_json_line(_control_error_response(line.request_id, f"invalid response: {error}"))
 
     def _queue_request(self, line: InputLine) -> None:
         try:
             request = msgspec.json.decode(line.request, type=ControlRequest)
         except msgspec.DecodeError as error:
-            print_json_line(_error_response(line.request_id, f"invalid request: {error}"))
+            print_json_line(_control_error_response(line.request_id, f"invalid request: {error}"))
             return
         if request.subtype == "initialize" and not self._begun.is_set():
             self._greeted = (line.request_id, request)
@@ -217,7 +217,7 @@ class ControlSession:
             try:
                 told = await requests.answer_request(self, request)
             except (UserError, OSError, msgspec.MsgspecError) as error:
-                print_json_line(_error_response(id, str(error)))
+                print_json_line(_control_error_response(id, str(error)))
             else:
                 done: JsonObject = {"subtype": "success", "request_id": id, "response": told}
                 print_json_line({"type": "control_response", "response": done})
@@ -308,6 +308,6 @@ def _options_with_greeting(options: Options, greeting: ControlRequest) -> Option
     )
 
 
-def _error_response(id: str, why: str) -> JsonObject:
+def _control_error_response(id: str, why: str) -> JsonObject:
     answer: JsonObject = {"subtype": "error", "request_id": id, "error": why}
     return {"type": "control_response", "response": answer}
