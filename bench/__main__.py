@@ -12,7 +12,7 @@ from importlib import import_module
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
     *("snapshots", "cache", "agents", "recall", "screen", "offline", "router", "symbols"),
-    *("search", "floods", "soak", "walks"),
+    *("search", "floods", "soak", "walks", "typed"),
 )
 
 RECORDED = ("tokens", "fidelity", "memory", "calls", "asks")

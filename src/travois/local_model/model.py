@@ -6,6 +6,7 @@ that lets it copy but not invent. What comes of a call is quoted, never summaris
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from travois.local_model.grammar import GrammarRules, Schema, build_call_grammar
 from travois.local_model.llamacpp import LlamaServer
 from travois.local_model.request_spans import UNSEARCHED_WORD, requests_tool
 from travois.local_model.router import Example, ExampleIndex, RoutedCall, route_request
+from travois.local_model.workspace_requests import resolve_named_files, route_in_workspace
 from travois.providers.http.client import HttpResponse, Transport
 from travois.providers.replies import (
     ApiError,
@@ -134,11 +136,16 @@ QUESTION_PATTERN = re.compile(
 HELP_TEXT = (
     "I only understand one simple step at a time. I cannot plan, write code or summarize: I am "
     "the very small model that comes with Travois. I can, for example, show a file or part of "
-    "it, list or find files, search for a word, show the git status, log or diff, run a command "
-    "you name, and remember something.\n"
-    "For everything else, add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
-    "key), or run Ollama, and start again."
+    "it, list or find files, search for a word, say where something is defined, show the git "
+    "status, log or diff, run the tests or a command you name, rename a file or replace a word "
+    "in it, and remember something.\n"
+    "For everything else, add a real model: /login stores a key, export ANTHROPIC_API_KEY=… sets "
+    "one (or another provider's), or run Ollama and start again."
 )
+SHORT_HELP_TEXT = "That is more than one simple step for me; /login adds a real model."
+"""What is said once the person has read the whole."""
+HELP_MARK_CHARS = 40
+"""By so many characters the help is recognised in what was said before."""
 UNCHECKED_NOTE = "(Answer from SmolLM2, 135 million parameters; it may be wrong.) "
 
 
@@ -149,13 +156,19 @@ class LocalRequest(msgspec.Struct, frozen=True):
     tools: dict[str, Schema]
     results: tuple[tuple[str, str], ...]
     """The calls that just came back: the tool's name, and what came of it."""
+    is_helped: bool = False
+    """True if the help was given before in this conversation."""
 
 
 class SmolLmModel:
     """The built-in model for users without an API key; its example index is loaded lazily."""
 
-    def __init__(self, near: Callable[[], ExampleIndex], mind: SmolLm | None) -> None:
+    def __init__(
+        self, near: Callable[[], ExampleIndex], mind: SmolLm | None, *, folder: str = ""
+    ) -> None:
         self._make, self._mind = near, mind
+        self._folder = folder
+        """The workspace that requests are about; where the process stands, if empty."""
         self._near: ExampleIndex | None = None
 
     @asynccontextmanager
@@ -175,13 +188,19 @@ class SmolLmModel:
             except ApiError as problem:
                 return Text(f"{HELP_TEXT}\n(SmolLM2 failed: {problem})")
         if found is None or not (found.tool or found.say):
-            return Text(HELP_TEXT)
+            return Text(SHORT_HELP_TEXT if asked.is_helped else HELP_TEXT)
         if not found.tool:
             return Text(found.say)
         return Call("call", found.tool, msgspec.json.encode(found.input).decode())
 
     def _route_by_example(self, asked: LocalRequest) -> RoutedCall | None:
-        return route_request(asked.text, near=self._example_index(), tools=frozenset(asked.tools))
+        """Route a request by what lies in the workspace, or else by the nearest example."""
+        tools, folder = frozenset(asked.tools), self._folder or os.getcwd()
+        found = route_in_workspace(asked.text, folder=folder, tools=tools)
+        if found is not None:
+            return found
+        found = route_request(asked.text, near=self._example_index(), tools=tools)
+        return found and resolve_named_files(found, folder)
 
     def _example_index(self) -> ExampleIndex:
         self._near = self._near or self._make()
@@ -223,7 +242,10 @@ def parse_local_request(body: bytes) -> LocalRequest:
     )
     functions = [as_object(as_object(row).get("function")) for row in as_list(told.get("tools"))]
     tools = {as_string(f.get("name")): as_object(f.get("parameters")) for f in functions}
-    return LocalRequest(_message_text(messages[last]).strip() if human else "", tools, results)
+    said = (_message_text(m) for m in messages if m.get("role") == "assistant")
+    is_helped = any(text.startswith(HELP_TEXT[:HELP_MARK_CHARS]) for text in said)
+    text = _message_text(messages[last]).strip() if human else ""
+    return LocalRequest(text, tools, results, is_helped)
 
 
 def quote_results(results: tuple[tuple[str, str], ...]) -> str:

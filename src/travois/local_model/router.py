@@ -279,9 +279,14 @@ def _read_file_path(text: str) -> str | None:
     return WELL_KNOWN_FILES.get(said.casefold(), said) if said else _read_well_known_file(text)
 
 
+def is_harmless_text(text: str) -> bool:
+    """Return whether a wished command throws nothing away and is no question about it."""
+    return not (UNWANTED_COMMAND.search(text) or DESTRUCTIVE_WORD.search(text))
+
+
 def _read_command(text: str) -> str | None:
     """Read a command that is quoted, or follows a word like run."""
-    if UNWANTED_COMMAND.search(text) or DESTRUCTIVE_WORD.search(text):
+    if not is_harmless_text(text):
         return None
     if any(span.mark for span in find_request_spans(text)):
         return _only_item(_texts_in_quotes(text))
