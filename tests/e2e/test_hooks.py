@@ -143,7 +143,7 @@ def test_every_event_is_heard_exactly_once_in_the_terminal(house: House) -> None
         screen = Screen(program, *program.model)
         screen.until("> ")
         screen.type("go\n")
-        screen.until("Run it?")
+        screen.until("Answer: ")
         screen.type("yes\n")
         screen.until("Done.")
         screen.until("> ")

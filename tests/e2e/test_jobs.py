@@ -322,12 +322,12 @@ def test_each_input_is_asked_about_where_only_the_start_was_allowed(program: Pro
         screen = Screen(program, *program.model)
         screen.until("> ")
         screen.type("go\n")
-        screen.until("Run it?")
+        screen.until("Answer: ")
         screen.type("y\n")
-        shown = screen.until("Run it?")
+        shown = screen.until("Answer: ")
         assert "BashInput: Type into bash_1: 'print(1 + 1)\\n'" in shown
         screen.type("y\n")
-        screen.until("Run it?")
+        screen.until("Answer: ")
         screen.type("not that\n")
         screen.until("done")
         assert screen.leave() == 0

@@ -69,14 +69,14 @@ def test_talking_answering_and_leaving(program: Program) -> None:
         screen = Screen(program, *program.model)
         screen.until("> ")
         screen.type("make it\n")
-        shown = screen.until("Run it?")
+        shown = screen.until("Answer: ")
         assert shown.index("I would like to look.") < shown.index("echo made > made.txt")
         screen.type("yes\n")
         screen.until("It is made.")
         screen.until("> ")
         assert (program.folder / "made.txt").read_text() == "made\n"
         screen.type("drop it\n")
-        screen.until("Run it?")
+        screen.until("Answer: ")
         screen.type("I need it\n")
         screen.until("Then it stays.")
         assert screen.leave() == 0

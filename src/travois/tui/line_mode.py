@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -25,15 +26,14 @@ from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
 from travois.compose.session_picker import SessionPicker
 from travois.context.keep_warm import keep_cache_warm
-from travois.core.content import Text, TextOrMedia, extract_text
+from travois.core.content import Text, TextOrMedia
 from travois.core.display_text import clean_for_terminal, escape_invisible
 from travois.core.errors import UserError
-from travois.core.facts import Asked, Ended, Entry, Result, User
+from travois.core.facts import Asked, Ended, Entry, User
 from travois.hooks.fire import notify_hooks
 from travois.memory.extraction import wait_for_extraction
+from travois.ports.tool import AnyTool
 from travois.ports.world import (
-    SANDBOX_OFFER,
-    SANDBOX_OFFER_DETAILS,
     Choice,
     ChoiceRequest,
     Event,
@@ -41,7 +41,7 @@ from travois.ports.world import (
     PersonAnswer,
     ToolStarted,
 )
-from travois.presentation import NoticeItem, notice_for_event
+from travois.presentation import NoticeItem, SessionItems, ToolCallItem
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
@@ -53,6 +53,7 @@ from travois.terminal import (
     ignore_hangups,
 )
 from travois.tui import clipboard, shell_command, slash
+from travois.tui.permission_text import AskedCall, build_answer, list_answers
 from travois.tui.slash import CommandPrompt, SlashCommand, run_slash_line
 from travois.tui.slash_commands.sessions import choose_session, reason_for_leaving
 from travois.tui.slash_registry import RESERVED_NAMES, SLASH_COMMANDS
@@ -154,6 +155,11 @@ class LineModeHost(slash.ScreenlessHost):
         clipboard.copy_text(text)
 
 
+ANSWER_PROMPT = "Answer: "
+WHY_PROMPT = "Why, or what to do instead (Enter to skip): "
+MAX_FAILURE_LINES = 4
+MAX_OUTPUT_LINES = 10
+"""The last lines of a command's output that are printed."""
 WELCOME_HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
 PERMISSION_NOTICE = "Travois needs your permission to continue"
 
@@ -192,6 +198,7 @@ async def _run_line_session(
     async with Session(options, person=terminal) as session:
         crew, desk = session.crew, LineModeHost(session, options, terminal)
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{WELCOME_HINT}")
+        terminal.tools, terminal.is_quoting = crew.agent.tools.by_name, crew.model.is_frail
         terminal.show_notices(*crew.notices, *desk.notices)
         async with anyio.create_task_group() as group:
             await group.start(_watch_interrupts, desk, terminal)
@@ -324,6 +331,13 @@ class LineTerminal:
         self._asked: dict[str, anyio.Event] = {}
         self._remembered = ""
         self._noticed: set[str] = set()
+        self._items = SessionItems()
+        self._unfinished = ""
+        """The beginning of a line of the answer, whose end has not come yet."""
+        self.tools: Mapping[str, AnyTool] = {}
+        """The session's tools by name."""
+        self.is_quoting = False
+        """True if the model repeats results in its answer, as the embedded one does."""
 
     def line(self, text: str) -> None:
         """Print a line; text that ends like a prompt is not terminated."""
@@ -346,20 +360,53 @@ class LineTerminal:
 
     def show_event(self, event: Event) -> None:
         """Print an event."""
-        match notice_for_event(event) or event:
-            case Grew(kind="text", text=text):
-                self._write_harmless(text)
-            case Entry(fact=Asked(call=call)):
-                self._call_shown_event(call).set()
+        item = self._items.add(event)
+        if isinstance(event, Grew) and event.kind == "text":
+            self._write_answer(event.text)
+            return
+        self._finish_answer()
+        match item:
             case NoticeItem(kind="memory", text=text):
                 self.show_memory_change(text)
             case NoticeItem(kind="mail", text=text):
                 self.line(text)
             case NoticeItem(text=text):
                 self.line(f"· {text}")
+            case ToolCallItem() if item.result is not None:
+                self._show_call(item)
             case _:
-                if words := _format_event(event):
-                    self.line(words)
+                self._show_other(event)
+
+    def _show_other(self, event: Event) -> None:
+        match event:
+            case ToolStarted(call=call, name="Bash"):
+                self.line(f"· Running {self._items.find_call(call).title(self.tools)}")
+            case Entry(fact=Asked(call=call)):
+                self._call_shown_event(call).set()
+            case Entry(fact=Ended() as ended) if ended.why != "end":
+                self.line(f"· {ended.detail or ended.why}")
+            case _:
+                pass
+
+    def _show_call(self, item: ToolCallItem) -> None:
+        """Print what a call was about and what came of it."""
+        size, lines = _format_call_outcome(item), item.text.strip().splitlines()
+        self.line(f"· {item.title(self.tools)}{size}")
+        shown = lines[:MAX_FAILURE_LINES] if item.is_error else lines[-MAX_OUTPUT_LINES:]
+        if item.is_error or (item.name == "Bash" and not self.is_quoting):
+            for line in shown:
+                self.line(f"    {line}")
+
+    def _write_answer(self, text: str) -> None:
+        """Print the lines of an answer that are complete, without Markdown's marks."""
+        *lines, self._unfinished = f"{self._unfinished}{text}".split("\n")
+        for line in lines:
+            self._write_harmless(f"{simplify_markdown(line)}\n")
+
+    def _finish_answer(self) -> None:
+        if self._unfinished:
+            self._write_harmless(simplify_markdown(self._unfinished))
+        self._unfinished = ""
 
     def show_memory_change(self, text: str) -> bool:
         """Print a change of memory once; return whether it was printed."""
@@ -385,21 +432,23 @@ class LineTerminal:
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run, once all output before it is shown."""
         await self._call_shown_event(question.call).wait()
+        self._finish_answer()
         for line in render_question(question):
             self.line(line)
-        always = "[a]lways / " if question.always else ""
-        offer = "[s]andbox / " if question.offers_sandbox else ""
-        typed = await self.read(f"Run it? [y]es / {always}{offer}no, and why: ")
-        word = (typed or "").strip()
-        if word.lower() in ("y", "yes"):
-            return PersonAnswer(allow=True, reason="the user said yes", digest=question.digest)
-        if question.always and word.lower() in ("a", "always"):
-            said = "the user said always"
-            return PersonAnswer(allow=True, reason=said, always=True, digest=question.digest)
-        if question.offers_sandbox and word.lower() in ("s", "sandbox"):
-            said = "the user said yes"
-            return PersonAnswer(allow=True, reason=said, sandbox=True, digest=question.digest)
-        return PersonAnswer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
+        choices = tuple(list_answers(AskedCall(question, os.getcwd())))
+        for one in choices:
+            self.line(f"  {one.key}: {one.label}{f' ({one.note})' if one.note else ''}")
+        while True:
+            typed = (await self.read(ANSWER_PROMPT) or "").strip()
+            word = typed.casefold()
+            found = next((one for one in choices if word in (one.key, one.name)), None)
+            if found is not None and found.name == "no":
+                return build_answer(question, "no", why=(await self.read(WHY_PROMPT) or "").strip())
+            if found is not None:
+                return build_answer(question, found.name)
+            if len(word) != 1:  # words are a no with its reason, and so is nothing at all
+                return build_answer(question, "no", why=typed)
+            self.line(f"There is no answer {typed}.")
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry: by number, several numbers, or own words."""
@@ -429,16 +478,41 @@ class LineTerminal:
 
 
 def render_question(question: PermissionQuestion) -> Iterator[str]:
-    """Yield what would run, its effects, why it needs approval, and what `always` allows."""
-    yield f"{question.tool}: {escape_invisible(question.summary)}"
-    yield f"  {escape_invisible(question.args)}"
-    yield from (f"  · {escape_invisible(effect)}" for effect in question.effects)
-    yield f"  needs approval: {escape_invisible(question.because)}"
-    if question.always:
-        yield f"  always allows: {escape_invisible(', '.join(question.always))}"
-    if question.offers_sandbox:
-        yield f"  sandbox: yes, and {SANDBOX_OFFER}"
-        yield f"    ({SANDBOX_OFFER_DETAILS})"
+    """Yield a question in words: what would run or change, what it touches, and why it is asked."""
+    asked = AskedCall(question, os.getcwd())
+    yield asked.sentence
+    yield from (f"  {line}" for line in asked.describe_call())
+    yield from (f"  {line}" for line in (*asked.dangers, *asked.effects))
+    yield f"  why: {asked.reason}"
+    if asked.agent:
+        yield f"  for the agent: {asked.agent}"
+
+
+MARKDOWN_MARKS = (
+    (re.compile(r"^\s*(?:```|~~~).*$"), ""),
+    (re.compile(r"^#{1,6} +"), ""),
+    (re.compile(r"^> ?"), ""),
+    (re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*"), r"\1"),
+    (re.compile(r"`([^`]+)`"), r"\1"),
+    (re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)"), r"\1 (\2)"),
+)
+
+
+def simplify_markdown(line: str) -> str:
+    """Return a line of Markdown without the marks that a reader would have to listen to."""
+    for pattern, words in MARKDOWN_MARKS:
+        line = pattern.sub(words, line)
+    return line
+
+
+def _format_call_outcome(item: ToolCallItem) -> str:
+    """Format how a call ended: lines changed, lines that came, or that it failed."""
+    if item.is_error:
+        return " failed:"
+    if item.patch is not None:
+        return f": {item.patch.added} lines added, {item.patch.removed} removed"
+    count = len(item.text.splitlines())
+    return f": {count:,} line{'' if count == 1 else 's'}" if count else ""
 
 
 def render_choice(choice: Choice) -> Iterator[str]:
@@ -458,16 +532,3 @@ def parse_choice_answer(choice: Choice, typed: str) -> str:
     if all(number in labels for number in numbers) and (choice.several or len(numbers) == 1):
         return ", ".join(labels[number] for number in numbers)
     return typed.strip()
-
-
-def _format_event(event: Event) -> str:
-    """Format an event that is neither text nor a notice; empty if it is not shown."""
-    match event:
-        case ToolStarted(name=name):
-            return f"· {name} …"
-        case Entry(fact=Result() as result) if result.error:
-            return f"· {extract_text(result.content).strip()[:300]}"
-        case Entry(fact=Ended() as ended) if ended.why != "end":
-            return f"· {ended.detail or ended.why}"
-        case _:
-            return ""

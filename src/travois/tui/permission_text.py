@@ -11,6 +11,7 @@ import msgspec
 
 from travois.core.content import Call
 from travois.core.display_text import escape_invisible
+from travois.core.json import encode_json
 from travois.core.tool_names import canonical_call, decode_arguments
 from travois.permissions.danger import DANGER_PREFIX
 from travois.ports.tool import ToolError
@@ -90,6 +91,22 @@ class AskedCall:
         """The content of a file that does not exist yet; else None."""
         created = self.name == "Write" and self.patch is not None and self.patch.type == "create"
         return self._argument_text("content") if created else None
+
+    def describe_call(self) -> Iterator[str]:
+        """Yield what would run or change, one plain line each, where the sentence does not say."""
+        if self.is_told_by_sentence:
+            return
+        if self.new_content is not None:
+            yield from (f"add: {escape_invisible(line)}" for line in self.new_content.splitlines())
+        elif self.patch is not None and not self.patch.truncated:
+            yield from _describe_patch(self.patch)
+        elif not self._args:
+            yield escape_invisible(self.question.args)
+        for name, value in self._args.items() if self.patch is None else ():
+            text = value if isinstance(value, str) else encode_json(value).decode()
+            first, *more = text.split("\n")
+            yield escape_invisible(f"{name}: {first}")
+            yield from (escape_invisible(f"  {line}") for line in more)
 
     @property
     def agent(self) -> str:
@@ -184,6 +201,20 @@ def _shorten_rule(rule: str) -> str:
         if found := pattern.fullmatch(rule):
             return words.format(found[1])
     return rule
+
+
+def _describe_patch(patch: FilePatch) -> Iterator[str]:
+    """Yield the lines that a change removes and adds, with their numbers, in words."""
+    for hunk in patch.structured_patch:
+        old, new = hunk.old_start, hunk.new_start
+        for line in hunk.lines:
+            text = escape_invisible(line[1:])
+            if line.startswith("-"):
+                yield f"line {old}, remove: {text}"
+            elif line.startswith("+"):
+                yield f"line {new}, add: {text}"
+            old += not line.startswith("+")
+            new += not line.startswith("-")
 
 
 def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:
