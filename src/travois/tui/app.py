@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -21,12 +22,14 @@ from travois.hooks.fire import notify_hooks, on_idle
 from travois.ports.world import AgentProgress
 from travois.process.local_processes import LocalProcesses
 from travois.sdk import Session
+from travois.sessions.home import locate_home
 from travois.settings.schema import TuiSettings
 from travois.terminal import hold_hangups, ignore_hangups
 from travois.tui import keys, shell_command, start
 from travois.tui.agent_progress import enable_activity_names
 from travois.tui.controller import Controller
 from travois.tui.footer import StatusLineProgram
+from travois.tui.key_file import KEY_FILE, load_key_file
 from travois.tui.line_mode import PERMISSION_NOTICE
 from travois.tui.slash import CommandPrompt, find_slash_command, run_slash_line
 from travois.tui.slash_commands.sessions import (
@@ -107,7 +110,10 @@ class TerminalApp:
 
     async def run_screen(self) -> None:
         """Run the screen; exit when the terminal is closed."""
-        board = keys.Keyboard(self.desk.screen, self.desk, self.desk.pastes)
+        own, notices = load_key_file(locate_home(os.environ).path / KEY_FILE)
+        for notice in notices:
+            self.desk.page.show_note(notice, tone="warn")
+        board = keys.Keyboard(self.desk.screen, self.desk, self.desk.pastes, own)
         try:
             await self.desk.screen.run(board.build_bindings())
         except EOFError:

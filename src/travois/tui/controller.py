@@ -157,7 +157,7 @@ class Controller:
         if self.errand is not None:
             self.errand.cancel()
 
-    def handle_key(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
+    def handle_key(self, what: keys.KeyAction) -> None:
         """Run the action of a key."""
         match what:
             case "leave":
@@ -169,6 +169,8 @@ class Controller:
                     self.page.expand_result()
             case "mode":
                 self._cycle_mode()
+            case "image":
+                self.submit("/paste", when="after")
 
     def _cycle_mode(self) -> None:
         if self._session is None:
@@ -235,6 +237,10 @@ class Controller:
             lines = render_unified_diff(body, look, columns, most=MAX_DIFF_LINES)
             title = look.mark(cut_line(clean_display_text(heading), columns - 3), "strong")
             self.screen.show_lines("", f"  {title}", *lines)
+
+    def insert_input(self, text: str) -> None:
+        """Insert text at the cursor of the input line."""
+        self.screen.buffer.insert_text(text)
 
     def copy_text(self, text: str) -> None:
         """Put text on the clipboard: of the terminal, and of the desktop where it has one."""

@@ -22,6 +22,7 @@ from travois.core.content import Media, Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.ports.world import Blobs
 from travois.terminal import format_size
+from travois.tui.key_file import KeyMap
 from travois.tui.markdown import clean_display_text
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen
@@ -166,6 +167,8 @@ def _walk_files(folder: str) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         inside = os.path.relpath(place, folder)
+        if inside != "." and _can_be_mentioned(inside):
+            yield f"{inside}/"
         for name in sorted(files):
             path = name if inside == "." else f"{inside}/{name}"
             if _can_be_mentioned(path):
@@ -188,6 +191,17 @@ MENU_PAGE_ROWS = 8
 DOUBLE_PRESS_SECONDS = 0.8
 """Two presses within this many seconds are a double press."""
 KeyHandler = Callable[[KeyPressEvent], None]
+KeyAction = Literal["rewind", "mode", "expand", "leave", "image"]
+ACTION_NAMES = {
+    "_switch_mode": "mode",
+    "_expand_result": "expand",
+    "_open_editor": "editor",
+    "_clear_screen": "clear-screen",
+    "_suspend": "suspend",
+    "_queue": "queue",
+    "_paste_image": "image",
+}
+"""What the user's key file calls the actions."""
 
 
 class KeyActions(Protocol):
@@ -206,7 +220,7 @@ class KeyActions(Protocol):
         """Stop the running turn."""
         ...
 
-    def handle_key(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
+    def handle_key(self, what: KeyAction) -> None:
         """Run the action of a key."""
         ...
 
@@ -222,8 +236,12 @@ def register_key_sequences() -> None:
 class Keyboard:
     """Key bindings of the app; all other keys work as in any line editor."""
 
-    def __init__(self, screen: Screen, desk: KeyActions, pastes: Pastes) -> None:
+    def __init__(
+        self, screen: Screen, desk: KeyActions, pastes: Pastes, own: KeyMap | None = None
+    ) -> None:
         self._screen, self._desk, self._pastes = screen, desk, pastes
+        self._own = own or {}
+        """The user's own keys for some of the actions."""
         self._pressed = 0.0
 
     def build_bindings(self) -> KeyBindings:
@@ -242,6 +260,7 @@ class Keyboard:
             (self._escape, typing & ~vi_insert_mode, (Keys.Escape,)),
             (self._cancel, typing, (Keys.ControlC,)),
             (self._leave_or_delete, typing, (Keys.ControlD,)),
+            (self._paste_image, typing, (Keys.ControlV,)),
             (self._open_editor, typing & ~busy, (Keys.ControlG,)),
             (self._suspend, typing & ~busy, (Keys.ControlZ,)),
             (self._clear_screen, ~menu, (Keys.ControlL,)),
@@ -251,8 +270,9 @@ class Keyboard:
         )
         keys = KeyBindings()
         for press, where, names in table:
-            for name in names:
-                keys.add(name, filter=where)(press)
+            action = ACTION_NAMES.get(press.__name__, "")
+            for parts in self._own.get(action, tuple((name,) for name in names)):
+                keys.add(*parts, filter=where)(press)
         self._bind_menu_keys(keys, menu)
         return keys
 
@@ -311,7 +331,14 @@ class Keyboard:
             self._screen.buffer.start_completion(select_first=True)
 
     def _paste(self, event: KeyPressEvent) -> None:
-        self._screen.buffer.insert_text(self._pastes.shorten(event.data))
+        if not event.data:  # what terminals send for a clipboard without text
+            self._desk.handle_key("image")
+            return
+        text = mention_dropped_path(event.data, os.getcwd())
+        self._screen.buffer.insert_text(self._pastes.shorten(text))
+
+    def _paste_image(self, event: KeyPressEvent) -> None:
+        self._desk.handle_key("image")
 
     def _open_editor(self, event: KeyPressEvent) -> None:
         self._screen.buffer.open_in_editor()
@@ -423,6 +450,20 @@ def _find_image_paths(text: str, folder: str) -> list[str]:
         if os.path.splitext(path)[1].lower() in IMAGE_TYPES and os.path.isfile(path):
             found[path] = None
     return list(found)
+
+
+def mention_dropped_path(text: str, folder: str) -> str:
+    """Return a mention for the path of a file that was dropped on the terminal; else the text."""
+    word = text.strip()
+    match = PATH_WORD_PATTERN.fullmatch(word)
+    if match is None or not word.startswith(("/", "'", '"', "~")):
+        return text
+    path = os.path.expanduser(match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3]))
+    is_image = os.path.splitext(path)[1].lower() in IMAGE_TYPES
+    if not os.path.isabs(path) or not os.path.exists(path) or is_image:
+        return text
+    name = path.removeprefix(f"{folder.rstrip('/')}/")
+    return f"@{name} " if _can_be_mentioned(name) else text
 
 
 def _load_image(path: str, blobs: Blobs) -> Media:

@@ -84,6 +84,10 @@ class CommandHost(Protocol):
         """Show a unified diff."""
         ...
 
+    def insert_input(self, text: str) -> None:
+        """Insert text into the input line."""
+        ...
+
     def copy_text(self, text: str) -> None:
         """Put text on the clipboard; raise `UserError` where there is none."""
         ...
@@ -102,6 +106,10 @@ class ScreenlessHost:
 
     def show_diff(self, diff: str) -> None:
         """Show nothing: there is no place for it."""
+
+    def insert_input(self, text: str) -> None:
+        """Refuse: the input line is another program's."""
+        raise UserError("There is no input line here", fix=f"Type this in your message: {text}")
 
     def copy_text(self, text: str) -> None:
         """Refuse: the clipboard is another program's."""

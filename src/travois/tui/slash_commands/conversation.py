@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
+from time import localtime, strftime
 
 import anyio.to_thread
 from msgspec.structs import replace
@@ -26,7 +28,7 @@ from travois.sessions import home
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
-from travois.tui import theme
+from travois.tui import clipboard, theme
 from travois.tui.slash import CURRENT_MARK, CommandHost, SlashCommand
 from travois.tui.slash_commands.sessions import new_session_options
 
@@ -224,6 +226,21 @@ async def _run_copy_command(desk: CommandHost, number: str) -> str:
     return f"Copied {len(said[-back]):,} characters."
 
 
+async def _run_paste_command(desk: CommandHost, _: str) -> str:
+    """Run /paste: attach the image on the clipboard, as a file named in the prompt."""
+    data = await anyio.to_thread.run_sync(clipboard.read_image)
+    folder = home.locate_home(os.environ).path / "pasted"
+    path = folder / strftime("%Y%m%d-%H%M%S.png", localtime())
+    await anyio.to_thread.run_sync(partial(_save_image, path, data))
+    desk.insert_input(f"{path} ")
+    return ""
+
+
+def _save_image(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
 async def _run_vim_command(desk: CommandHost, _: str) -> str:
     """Run /vim: switch the vi keys on or off, also for new sessions."""
     is_on = desk.toggle_vim()
@@ -314,6 +331,9 @@ TALK_COMMANDS = {
         "start a new conversation in a style",
         _run_style_command,
         _list_output_styles,
+    ),
+    "paste": SlashCommand(
+        "/paste", "attach the image on the clipboard", _run_paste_command, when="ever"
     ),
     "vim": SlashCommand("/vim", "switch vi keys on or off", _run_vim_command, when="ever"),
     "exit": SlashCommand("/exit", "exit", _run_quit_command),
