@@ -325,7 +325,7 @@ def test_each_input_is_asked_about_where_only_the_start_was_allowed(program: Pro
         screen.until("Answer: ")
         screen.type("y\n")
         shown = screen.until("Answer: ")
-        assert "BashInput: Type into bash_1: 'print(1 + 1)\\n'" in shown
+        assert "Type into bash_1: 'print(1 + 1)\\n'" in shown
         screen.type("y\n")
         screen.until("Answer: ")
         screen.type("not that\n")

@@ -89,7 +89,7 @@ def test_an_interrupt_stops_the_turn_and_not_the_program(program: Program) -> No
         screen = Screen(program, *program.model, "--permission-mode", "bypass")
         screen.until("> ")
         screen.type("wait\n")
-        screen.until("Bash")
+        screen.until("Running $ touch up")
         screen.child.send_signal(signal.SIGINT)
         screen.until("aborted")
         screen.until("> ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from time import time
 
 from msgspec.structs import replace
@@ -59,7 +60,8 @@ def apply_settings_env(loaded: LoadedSettings) -> None:
     They say where requests go and with which key, and everything that asks looks there.
     """
     os.environ.update(loaded.environ)
-    KeyStore(locate_home(os.environ)).add_to_environment(os.environ)
+    with suppress(UserError):  # without a home folder nothing is stored
+        KeyStore(locate_home(os.environ)).add_to_environment(os.environ)
 
 
 def startup_notices(loaded: LoadedSettings, cwd: str = "") -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class InputCompleter(Completer):
             _list_folder(self._folder, os.path.dirname(word)) if self._is_cut or "/" in word else ()
         )
         known = dict.fromkeys((*self._files, *named, *self._held()))
-        found = [path for path in known if low in path.lower()]
+        found = [path for path in known if low in path.lower() and path != word]
         found.sort(key=lambda path: (not _base_name(path).lower().startswith(low), len(path), path))
         return found[:MAX_FILE_COMPLETIONS]
 
