@@ -1,7 +1,7 @@
-"""Choice of the prompt cache lifetime (5 minutes or 1 hour) from the pauses in a session.
+"""Choosing the prompt cache lifetime (5 minutes or 1 hour) from the pauses in a session.
 
 Model sees: nothing of this.
-Tokens: none; a longer life costs more to write and spares writing anew after a pause.
+Tokens: none; a longer lifetime costs more to write and saves rewriting after a pause.
 Cache: moves nothing; the choice is made when the cache is gone anyway.
 """
 
@@ -25,7 +25,7 @@ MAX_COST_RATIO: dict[CacheTtl, float] = {"1h": 1.05, "5m": 0.9}
 
 
 class RequestInterval(msgspec.Struct, frozen=True):
-    """One request: the time since the one before it, and the tokens of both prompts."""
+    """A request: the time since the one before it, and the prompt tokens of both."""
 
     pause: float
     before: int
@@ -33,7 +33,7 @@ class RequestInterval(msgspec.Struct, frozen=True):
 
 
 class TtlChoice(msgspec.Struct, frozen=True):
-    """The life that would have cost less, how many pauses tell so, and what it would have saved."""
+    """The cache lifetime that would have been cheaper, how many pauses show it, and the savings."""
 
     life: CacheTtl
     pauses: int
@@ -41,7 +41,7 @@ class TtlChoice(msgspec.Struct, frozen=True):
 
 
 def list_request_intervals(entries: Iterable[Entry]) -> Iterator[RequestInterval]:
-    """List the requests that were answered, in order."""
+    """List the answered requests in order, to choose the prompt cache lifetime."""
     sent = last = 0.0
     before = 0
     for entry in entries:
@@ -56,7 +56,7 @@ def list_request_intervals(entries: Iterable[Entry]) -> Iterator[RequestInterval
 def choose_cache_ttl(
     taken: Iterable[RequestInterval], price: Price, *, life: CacheTtl, most: int
 ) -> TtlChoice | None:
-    """Return the other lifetime if it would have been cheaper by enough.
+    """Return the other prompt cache lifetime if it would have been enough cheaper.
 
     `most` is the largest prompt that is written again after a pause. Returns None while there are
     too few pauses to judge by, or if the longer lifetime has no price.

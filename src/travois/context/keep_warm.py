@@ -1,4 +1,4 @@
-"""Keeping the provider's prompt cache alive through pauses, and setting its lifetime."""
+"""Keeping the provider's prompt cache warm through pauses, and setting its lifetime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RENEW_MARGIN_SECONDS = 30.0
 
 
 async def keep_cache_warm(agent: Agent) -> None:
-    """Renew the cache just before it expires, a few times at most, until cancelled by a prompt."""
+    """Renew the prompt cache just before it expires, a few times at most, until a prompt comes."""
     left = agent.context.layers.keep_warm
     while left > 0:
         used = agent.session.cache.used
@@ -39,7 +39,7 @@ async def keep_cache_warm(agent: Agent) -> None:
 
 
 async def renew_cache(agent: Agent) -> bool:
-    """Send the last request again without asking for a reply; return whether that worked."""
+    """Renew the prompt cache by resending the last request without a reply; True if it worked."""
     view, card = _last_sent_view(agent), current_model(agent)
     if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
         return False
@@ -50,7 +50,7 @@ async def renew_cache(agent: Agent) -> bool:
 
 
 def _last_sent_view(agent: Agent) -> View | None:
-    """Return the conversation as it was last sent; None if it has changed or left the cache."""
+    """Return the conversation as last sent, to renew its cache; None if changed or expired."""
     session = agent.session
     if session.view.sent_moves != session.view.moves or not session.cache.seconds_left(
         agent.runtime.clock()
@@ -66,7 +66,7 @@ def _last_sent_view(agent: Agent) -> View | None:
 
 
 def adjust_cache_ttl(agent: Agent) -> None:
-    """Choose the lifetime of the next cache once the old one is gone anyway, and say so."""
+    """Choose the next prompt cache's lifetime once the old one has expired, and log it."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     card, taken = epoch.model, list_request_intervals(agent.session.history())

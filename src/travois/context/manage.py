@@ -1,4 +1,4 @@
-"""Context window management: auto-compaction is triggered here, after cheaper layers were tried."""
+"""Context window management: triggers auto-compaction after cheaper layers were tried."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREPARE_SHARE = 0.75
 
 
 async def manage_window(agent: Agent) -> str:
-    """Make room before the next request, where there is too little or it costs nothing.
+    """Make room in the context window before a request, if it is needed or costs nothing.
 
     Returns why nothing may be sent; empty if the request can go out.
     """
@@ -78,14 +78,14 @@ async def manage_window(agent: Agent) -> str:
 
 
 async def _reshow_edited_files(agent: Agent) -> None:
-    """Show files again that the last reply changed and whose text is out of sight."""
+    """Show files again that the last reply edited and whose text has left the context window."""
     if not calls_of_last_reply(agent.session.view):
         return
     await restore.show_edited_files(agent)
 
 
 def _explain_full_window(agent: Agent) -> str:
-    """Return why the window is too full for another request, where only the user may make room."""
+    """Return why the window is too full for a request, if only the user can make room."""
     size, most = (
         context_tokens(agent.session.view),
         hard_stop(current_model(agent), agent.context.layers),
@@ -99,7 +99,7 @@ def _explain_full_window(agent: Agent) -> str:
 
 
 def offload_results(agent: Agent) -> None:
-    """Store the results that are too large to be shown in full."""
+    """Offload tool results that are too large to be shown in full."""
     view = agent.session.view
     if all(not isinstance(item.fact, Result) for item in view.items[view.seen :]):
         return
@@ -116,7 +116,7 @@ def offload_results(agent: Agent) -> None:
 
 
 def _find_tool(agent: Agent, call: Call) -> AnyTool | None:
-    """Find the tool that a call names, also by another name or on an MCP server."""
+    """Return the tool that a call names, also by an alias or on an MCP server."""
     name = canonical_name(call.name)
     return (
         agent.tools.by_name.get(call.name)
@@ -126,7 +126,7 @@ def _find_tool(agent: Agent, call: Call) -> AnyTool | None:
 
 
 def compaction_trigger(agent: Agent) -> CompactionTrigger | None:
-    """Return why to compact the conversation before the next request; None if it is not needed."""
+    """Return why auto-compaction is due before the next request; None if it is not."""
     size, threshold = context_tokens(agent.session.view), compaction_threshold(agent)
     # After repeated failures a compaction is left to the user: it would fail again with each
     # request.
@@ -155,7 +155,7 @@ def compaction_trigger(agent: Agent) -> CompactionTrigger | None:
 
 
 def _has_prepared_summary(agent: Agent) -> bool:
-    """Return whether the model's part of a summary is ready and the rest can stay verbatim."""
+    """Return whether a compaction summary is ready and the rest can stay verbatim."""
     if find_notes_cut(agent) is not None:
         return True
     session, room = agent.session, scaled_layers(agent)

@@ -1,4 +1,4 @@
-"""Compaction receipts (what each one freed and cost), and the window block by block."""
+"""Compaction receipts (what each one freed and cost), and the context window block by block."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CompactionReceipt(msgspec.Struct, frozen=True):
 
 
 def list_compaction_receipts(entries: Sequence[Entry]) -> list[CompactionReceipt]:
-    """List the compactions of a whole session, in order."""
+    """List a receipt for each compaction of a whole session, in order."""
     book = _ReceiptBuilder()
     for entry in entries:
         book.add(entry)
@@ -161,7 +161,7 @@ class _ReceiptBuilder:
 
 
 def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
-    """List the files that a compaction showed again after its summary."""
+    """List the files that a compaction's receipt names as shown again."""
     texts = (extract_text((block,)) for block in fact.summary)
     told = (
         text for text in texts if text.startswith((instruction_text.INSTRUCTIONS_TAG, "<files>"))
@@ -172,7 +172,7 @@ def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
 def _receipt_state(
     one: CompactionReceipt, shown: dict[int, int], undone: set[int], alive: set[int]
 ) -> ReceiptState:
-    """Return whether a compaction still stands, was rewound, undone or replaced."""
+    """Return a compaction's state: in effect, rewound, undone or replaced."""
     if one.entry not in alive:
         return "rewound"
     if one.entry in shown:
@@ -200,7 +200,7 @@ EMPTY_MAPPING: Mapping[str, str] = {}
 
 
 class WindowPortion(msgspec.Struct, frozen=True):
-    """A block of the next request."""
+    """One block of the next request."""
 
     kind: PortionKind
     source: str
@@ -237,7 +237,7 @@ class WindowBreakdown(msgspec.Struct, frozen=True):
 def break_down_window(
     view: View, entries: Iterable[Entry], *, cache: PromptCache, now: float
 ) -> WindowBreakdown:
-    """Break down what the next request would hold."""
+    """Break down the context window that the next request would send."""
     first, body = (
         list(list_head_portions(view.epoch)) if view.epoch else [],
         list(_list_body_portions(view, entries)),
@@ -258,7 +258,7 @@ def break_down_window(
 
 
 def list_head_portions(epoch: Epoch) -> Iterator[WindowPortion]:
-    """Yield the tools and the system prompt, in the order in which providers cache them."""
+    """Yield the window's tools and system prompt, in the order in which they are cached."""
     for tool in epoch.tools:
         size = estimate_tokens(tool.name + tool.description + tool.schema)
         yield WindowPortion("tools", tool.name, size, "tool definition")
@@ -273,7 +273,7 @@ def list_head_portions(epoch: Epoch) -> Iterator[WindowPortion]:
 def _list_body_portions(
     view: View, entries: Iterable[Entry]
 ) -> Iterator[tuple[int, WindowPortion]]:
-    """Yield the blocks of each item, with its index among the items."""
+    """Yield the context window's blocks of each message, with the message's index."""
     shaped = {key: why for entry in entries for key, why in _explain_shape(entry)}
     shaped |= dict.fromkeys(view.cleared, "cleared by the provider")
     asked = {
@@ -294,7 +294,7 @@ def list_item_portions(
     shaped: Mapping[str, str] = EMPTY_MAPPING,
     asked: Mapping[str, str] = EMPTY_MAPPING,
 ) -> Iterator[WindowPortion]:
-    """Yield the blocks of one item with estimated sizes; `shaped` and `asked` describe calls."""
+    """Yield one message's blocks with estimated sizes; `shaped` and `asked` describe calls."""
     fact = item.fact
     if isinstance(fact, Result):
         size = fact_tokens(fact)
@@ -314,7 +314,7 @@ def list_item_portions(
 def _classify_user_block(
     block: AnyBlock, item: ViewItem, shaped: Mapping[str, str]
 ) -> WindowPortion:
-    """Classify a block from the user or from Travois."""
+    """Classify a context window block from the user or from Travois."""
     text, size = extract_text((block,)), block_tokens(block)
     human = getattr(item.fact, "origin", "") == "human"
     if human:
@@ -345,7 +345,7 @@ def _classify_user_block(
 
 
 def _explain_shape(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Yield why something is shown as it is, by call or by the entry that it stands for."""
+    """Yield why a window block is shown as it is: cleared, offloaded or restored."""
     match entry.fact:
         case Offloaded() as fact:
             yield fact.call, f"shortened; full text in {fact.blob}"
@@ -362,7 +362,7 @@ def _scale_portions(portions: list[WindowPortion], scale: float) -> Iterator[int
 
 
 def scale_sizes(sizes: Iterable[int], scale: float) -> Iterator[int]:
-    """Scale sizes by a factor; their sum is rounded only once."""
+    """Scale window block sizes by a factor, rounding the sum only once."""
     exact, told = 0.0, 0
     for size in sizes:
         exact += size * scale
@@ -373,7 +373,7 @@ def scale_sizes(sizes: Iterable[int], scale: float) -> Iterator[int]:
 def _assign_cache_state(
     portions: tuple[WindowPortion, ...], usage: Usage, *, alive: bool
 ) -> tuple[WindowPortion, ...]:
-    """Mark the cache state of portions by the last reply's count: read first, then written."""
+    """Mark which window blocks the last reply read from the prompt cache or wrote to it."""
     found: list[WindowPortion] = []
     read, held = usage.read, usage.read + usage.write + usage.write_1h
     at = 0

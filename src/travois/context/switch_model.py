@@ -1,4 +1,4 @@
-"""Switching to another model: the conversation is kept if it fits, else compacted first."""
+"""Switching to another model: the conversation is kept if it fits, or else compacted first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with lazy_imports():
 
 
 class TrialLog:
-    """A log in memory, for trying out what a switch would do."""
+    """An in-memory log, for trying out a model switch."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = list(entries)
@@ -66,7 +66,7 @@ def switch_to_model(agent: Agent, epoch: Epoch, *, written: ModelSummary | None 
 async def switch_to_model_with_summary(
     agent: Agent, epoch: Epoch, *, former: Callable[[models.ModelCard], ModelClient] | None = None
 ) -> str:
-    """Switch, and let the current model write its part of a summary if one is needed.
+    """Switch models, and let the current model write a summary first if one is needed.
 
     `former` returns the client of that model, where it is not the agent's; raises `UserError`.
     """
@@ -88,7 +88,7 @@ async def switch_to_model_with_summary(
 
 
 def _make_trial_agent(agent: Agent, epoch: Epoch) -> Agent:
-    """Return a copy of the agent with this head; its log is in memory."""
+    """Return a copy of the agent for trying out a model switch; its log is in memory."""
     session = agent.session
     trial = replace(
         agent,
@@ -105,7 +105,7 @@ def _is_too_large(trial: Agent) -> bool:
 
 
 def _compact_trial(trial: Agent, written: summary_call.ModelSummary | None) -> Compacted:
-    """Compact without a request; raises `UserError` if even that is too large."""
+    """Compact for a model switch without a request; raises `UserError` if it is still too large."""
     card, most = current_model(trial), stop_threshold(current_model(trial))
     goal, wish = min(compaction_threshold(trial), most), summary_prompt.SummaryRequest("switch")
     fact = None

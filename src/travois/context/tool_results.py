@@ -92,7 +92,7 @@ class ClippedText(msgspec.Struct, frozen=True):
 
 
 def compute_results_room(view: View, layers: ContextLayers, *, window: WindowLimits) -> int:
-    """Return how many estimated tokens all results of the last reply may take together."""
+    """Return how many estimated tokens all tool results of the last reply may take together."""
     before = msgspec.structs.replace(view, items=view.items[: view.replied + 1])
     free = window.most - context_tokens(before)
     ample = AMPLE_ROOM_SHARE * window.room
@@ -104,7 +104,7 @@ def compute_results_room(view: View, layers: ContextLayers, *, window: WindowLim
 def share_results_room(
     asked: Collection[Call], layers: ContextLayers, *, room: int
 ) -> dict[str, ResultRoom]:
-    """Divide the room of a message among its calls: large ones share what small ones leave."""
+    """Divide the room among tool results: large ones share what small ones leave."""
     caps = {call.id: layers.result_cap(call.name) for call in asked}
     left, shares = room, dict[str, ResultRoom]()
     for number, (id, cap) in enumerate(sorted(caps.items(), key=lambda one: one[1])):
@@ -115,7 +115,7 @@ def share_results_room(
 
 
 def calls_of_last_reply(view: View) -> tuple[Call, ...]:
-    """Return the calls of the last reply, answered or not."""
+    """Return the tool calls of the last reply, answered or not."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return extract_calls(reply.content) if isinstance(reply, Assistant) else ()
 
@@ -123,7 +123,7 @@ def calls_of_last_reply(view: View) -> tuple[Call, ...]:
 def find_oversize_results(
     view: View, layers: ContextLayers, *, room: int, bounded: Mapping[str, bool]
 ) -> Iterator[OversizeResult]:
-    """Yield the unseen results that are too large by themselves or, largest first, together.
+    """Yield the unsent tool results that are too large, alone or, largest first, together.
 
     `bounded` names the calls whose results keep to their room: pages, which are never stored
     (true), and others, which are stored if something made them longer than all room (false).
@@ -153,12 +153,12 @@ def _is_text_result(result: Result) -> bool:
 
 
 def estimate_text_tokens(text: str) -> int:
-    """Estimate the tokens of a text, with a bound on how many characters one can stand for."""
+    """Estimate a tool result's tokens, limiting how many characters one token can cover."""
     return max(estimate_tokens(text), len(text) // MAX_CHARS_PER_TOKEN)
 
 
 def count_fitting_parts(count: int, size: Callable[[int], int], *, tokens: int) -> int:
-    """Return about the largest number of `count` parts whose size is within so many tokens.
+    """Return about how many of `count` parts of a tool result fit in so many tokens.
 
     `size` grows with its argument. Few sizes are measured, so the answer may be 2% too low.
     """
@@ -177,7 +177,7 @@ def count_fitting_parts(count: int, size: Callable[[int], int], *, tokens: int) 
 
 
 def clip_text(text: str, tokens: int, *, head: float = HEAD_SHARE) -> ClippedText:
-    """Return the two ends of a text that is too long, cut between lines where there are any."""
+    """Clip a tool result that is too long to its two ends, at line breaks if possible."""
     return clip_ends(text, text, tokens, head=head, total=len(text), lines=count_lines(text))
 
 
@@ -191,7 +191,7 @@ def clip_ends(
     lines: int,
     chars: int = NO_CAP,
 ) -> ClippedText:
-    """Clip a text of which only the beginning and the end are at hand."""
+    """Clip a tool result of which only the beginning and the end are available."""
 
     def ends(room: int) -> tuple[str, str]:
         first = front[: int(room * head)]
@@ -208,7 +208,7 @@ def clip_ends(
 
 
 def count_lines(text: str) -> int:
-    """Return how many lines a text has; a last one without an end counts."""
+    """Return how many lines a tool result has; an unfinished last one counts."""
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
@@ -224,7 +224,7 @@ def _tidy_tail(text: str) -> str:
 def describe_omission(
     clipped: ClippedText, *, total: int, lines: int, unit: str = "characters"
 ) -> str:
-    """Say how much of a text is missing between its two ends."""
+    """Describe how much of a clipped tool result is missing between its two ends."""
     size = f"{clipped.characters:,} of {total:,} {unit}"
     if not clipped.lines:
         return f"{size} are left out here"
@@ -232,7 +232,7 @@ def describe_omission(
 
 
 def render_preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
-    """Render the two ends of a text with what is missing between them.
+    """Render a large tool result's preview: its two ends, and what is missing between them.
 
     The nonce is unknown to the author of the text, so the text cannot fake our marker.
     """

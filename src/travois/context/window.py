@@ -1,4 +1,4 @@
-"""The room of a conversation: compaction threshold, free tokens, and state of the prompt cache."""
+"""The context window: compaction threshold, free tokens, and state of the prompt cache."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from travois.engine.agent import Agent
 
 
 def current_model(agent: Agent) -> ModelCard:
-    """Return the model that answers."""
+    """Return the model whose context window the session uses."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     return epoch.model
 
 
 def compaction_threshold(agent: Agent) -> int:
-    """Return the size at which compaction starts."""
+    """Return the context window size at which compaction starts."""
     return threshold_for_model(current_model(agent), agent.context.layers)
 
 
 def threshold_for_model(card: ModelCard, layers: ContextLayers) -> int:
-    """Return the size at which a conversation with this model is compacted."""
+    """Return the context size at which a conversation with this model is compacted."""
     used = _limit_model_window(card, layers)
     own = compact_threshold(used)
     share = round(effective_window(used) * layers.percent / 100)
@@ -45,13 +45,13 @@ def threshold_for_model(card: ModelCard, layers: ContextLayers) -> int:
 
 
 def hard_stop(card: ModelCard, layers: ContextLayers) -> int:
-    """Return the size beyond which nothing is sent to this model."""
+    """Return the context size beyond which nothing is sent to this model."""
     own = stop_threshold(card)
     return min(own, layers.hard_limit or own)
 
 
 def explain_how_to_make_room(agent: Agent) -> str:
-    """Say what to do about a full window when compaction may not start by itself."""
+    """Explain what to do about a full context window when auto-compaction is off."""
     layers, smaller = agent.context.layers, "go back with /rewind, or start a new session"
     if layers.is_automatic:
         return ""
@@ -64,23 +64,23 @@ def explain_how_to_make_room(agent: Agent) -> str:
 
 
 def _limit_model_window(card: ModelCard, layers: ContextLayers) -> ModelCard:
-    """Return the model with its window limited to the part that may be used."""
+    """Return the model with its context window limited to the usable part."""
     return replace(card, window=min(card.window, layers.window or card.window))
 
 
 def scaled_layers(agent: Agent) -> ContextLayers:
-    """Return the layers' limits, scaled to the room that there is."""
+    """Return the context layers' limits, scaled to the available window."""
     return agent.context.layers.scale_to_room(room_beside_head(agent))
 
 
 def room_beside_head(agent: Agent) -> int:
-    """Return how many tokens there are between the head and where compaction starts."""
+    """Return how many tokens the window has between the request head and compaction."""
     epoch = agent.session.view.epoch
     return compaction_threshold(agent) - (head_tokens(epoch) if epoch else 0)
 
 
 def results_room(agent: Agent) -> int:
-    """Return how many tokens all results of the last reply may take together."""
+    """Return how many tokens of the window the last reply's tool results may take together."""
     card = _limit_model_window(current_model(agent), agent.context.layers)
     kept = effective_window(card) - compact_threshold(card)
     grows = agent.context.layers.is_automatic and not agent.session.strikes.is_out
@@ -89,7 +89,7 @@ def results_room(agent: Agent) -> int:
 
 
 def result_room_for_call(agent: Agent, call: Call) -> ResultRoom:
-    """Return the room for the result of a call; a call that no reply asked for has all of it."""
+    """Return the window's room for a call's result; all of it for a call outside a reply."""
     asked = calls_of_last_reply(agent.session.view)
     among = asked if any(one.id == call.id for one in asked) else (call,)
     # A stand-in is asked for under one name and runs under another: the latter has the cap.
@@ -98,7 +98,7 @@ def result_room_for_call(agent: Agent, call: Call) -> ResultRoom:
 
 
 def cache_is_cold(agent: Agent) -> bool:
-    """Return whether the provider's cache has expired, so that a change costs nothing more.
+    """Return whether the prompt cache has expired, so that changing the prefix costs nothing.
 
     A restored part counts as warm until it was sent, or it would be cut again at once.
     """
@@ -108,7 +108,7 @@ def cache_is_cold(agent: Agent) -> bool:
 
 
 def should_clear_after_pause(agent: Agent) -> bool:
-    """Return whether a pause is a reason to make room before the next request.
+    """Return whether a pause is a reason to make room in the window before the next request.
 
     Time alone is no pressure: it is a reason only between turns, once the cache is gone, and after
     an hour or in a window that is half full. `cheap` costs least.
@@ -124,16 +124,16 @@ def should_clear_after_pause(agent: Agent) -> bool:
 
 
 def seconds_since_request(agent: Agent) -> float:
-    """Return how many seconds ago the last request was sent."""
+    """Return how many seconds ago the last request was sent, to judge the prompt cache."""
     return agent.runtime.clock() - agent.session.cache.used
 
 
 def is_half_full(agent: Agent) -> bool:
-    """Return whether more than half of the compaction threshold is in use."""
+    """Return whether the context window is filled to over half of its compaction threshold."""
     return context_tokens(agent.session.view) > compaction_threshold(agent) / 2
 
 
 def is_in_turn(agent: Agent) -> bool:
-    """Return whether the model has replied since the turn began."""
+    """Return whether the model has replied in this turn, so that the window is in use."""
     view = agent.session.view
     return view.replied >= 0 and view.items[view.replied].seq > agent.turn.began

@@ -66,7 +66,7 @@ PROVIDER_SUMMARY_OPENING = (
 
 
 async def record_compaction(agent: Agent, fact: Compacted) -> Compacted:
-    """Append a compaction to the log, with the provider's own summary where there is one.
+    """Append a compaction to the log, with the provider's own summary if there is one.
 
     With that one, our text goes to the tail: nothing may stand between the provider's summary and
     the thinking that it keeps valid.
@@ -83,13 +83,13 @@ async def record_compaction(agent: Agent, fact: Compacted) -> Compacted:
 
 
 def _rewrite_opening(text: str) -> str:
-    """Rewrite the opening of our text for use beside the provider's summary."""
+    """Rewrite the opening of a compaction summary for use beside the provider's own."""
     _, gap, rest = text.partition("\n\n")
     return f"{PROVIDER_SUMMARY_OPENING}{gap}{rest}" if text.startswith(SUMMARY_MARK) else text
 
 
 async def _request_provider_summary(agent: Agent, fact: Compacted) -> Opaque | None:
-    """Ask the provider for its own summary of the span; None where it cannot or will not."""
+    """Ask the provider for its own compaction summary; None if it cannot or will not."""
     view = _conversation_up_to_span(agent.session.view, fact)
     able = agent.context.layers.signed and COMPACTION_BETA in current_model(agent).betas
     if view is None or not able or fact.trigger not in WARM_CACHE_TRIGGERS:
@@ -103,7 +103,7 @@ async def _request_provider_summary(agent: Agent, fact: Compacted) -> Opaque | N
 
 
 def _conversation_up_to_span(view: View, fact: Compacted) -> View | None:
-    """Return the conversation up to the end of the span, if it was once a request of its own."""
+    """Return the conversation up to the end of the compacted span; None if never sent as such."""
     ends = [index for index, item in enumerate(view.items, 1) if item.seq == fact.last]
     if not ends or view.items[0].seq != fact.first or not has_thinking(view):
         return None
@@ -154,7 +154,7 @@ async def compact_conversation(
 
 
 async def _replace_older_part(agent: Agent, wish: SummaryRequest, *, goal: int) -> Compacted | None:
-    """Build the summary, append it to the log and report what it freed."""
+    """Build a compaction, append it to the log and report what it freed."""
     began, omitted = agent.runtime.clock(), agent.session.view.omitted
     fact = await _build_best_compaction(agent, wish, goal=goal)
     if fact is None:
@@ -175,7 +175,7 @@ async def _replace_older_part(agent: Agent, wish: SummaryRequest, *, goal: int) 
 async def _build_best_compaction(
     agent: Agent, wish: SummaryRequest, *, goal: int
 ) -> Compacted | None:
-    """Build the compaction with the longest tail that fits, with the model's part up to date."""
+    """Build the compaction with the longest tail that fits and an up-to-date model summary."""
     held = await read_recent_files(agent)
     stop = hard_stop(current_model(agent), agent.context.layers)
     aim, most, part = goal or min(compaction_threshold(agent), stop), goal or stop, wish.part
@@ -205,7 +205,7 @@ async def _build_best_compaction(
 async def _compact_from_notes(
     agent: Agent, wish: SummaryRequest, *, goal: int, held: tuple[RecentFile, ...]
 ) -> Compacted | None:
-    """Build the compaction with the session notes as the model's part; None where they cannot help.
+    """Build the compaction with the session notes as its summary; None if they cannot help.
 
     Notes cannot know what a person or a hook asks of this very summary.
     """
@@ -221,10 +221,10 @@ async def _compact_from_notes(
 
 
 def prepare_compaction(agent: Agent) -> None:
-    """Let the model write its part in advance, so that little is left to write at the cut.
+    """Let the model draft a compaction's summary in advance, so that little is left to write.
 
-    Where notes are kept, they are its part. A fork that can still share a summary with its siblings
-    waits for the cut: a draft would cover its own part too, and be of use to it alone.
+    Where notes are kept, they serve as the draft. A fork that can still share a summary with its
+    siblings waits for the cut: a draft would cover its own part too, and be of use to it alone.
     """
     update_notes_if_due(agent)
     if should_keep_notes(agent) and (is_updating_notes(agent) or current_notes(agent).text):
@@ -258,7 +258,7 @@ def describe_compaction(fact: Compacted) -> str:
 
 
 def cut_candidates(agent: Agent) -> Iterator[tuple[float, ConversationCut]]:
-    """Yield the cuts to try, longest tail first, each with its share of the usual tail."""
+    """Yield the compaction cuts to try, longest tail first, each with its share of the tail."""
     for rung in TAIL_SHARES:
         if parted := cut_keeping_tail(
             agent.session.view, tail=round(scaled_layers(agent).tail * rung)
@@ -267,7 +267,7 @@ def cut_candidates(agent: Agent) -> Iterator[tuple[float, ConversationCut]]:
 
 
 def last_resort_cuts(agent: Agent) -> Iterator[tuple[float, ConversationCut]]:
-    """Yield the cuts to try when the unanswered messages alone are too large.
+    """Yield the compaction cuts to try when the unanswered messages alone are too large.
 
     First all but the last message is replaced, then everything: the files still have it.
     """
@@ -309,7 +309,7 @@ def best_compaction(
 
 
 def _report_failed_compaction(agent: Agent) -> None:
-    """Report with numbers why nothing could be shortened."""
+    """Report with numbers why a compaction could not shorten anything."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
     sizes = f"{context_tokens(view):,} tokens in use, {head:,} of them for system prompt and tools"

@@ -61,7 +61,7 @@ class ConversationCut(msgspec.Struct, frozen=True):
 
     @property
     def fresh_items(self) -> tuple[ViewItem, ...]:
-        """The items replaced for the first time: an earlier summary is written again, not kept."""
+        """The items replaced for the first time: an earlier summary is rewritten, not kept."""
         return tuple(item for item in self.dropped if not is_summary(item))
 
     @property
@@ -76,7 +76,7 @@ class ConversationCut(msgspec.Struct, frozen=True):
 
 
 def cut_keeping_tail(view: View, *, tail: int) -> ConversationCut | None:
-    """Keep the newest items of about `tail` tokens; None if nothing could be replaced."""
+    """Cut a conversation to keep about `tail` newest tokens; None if nothing would go."""
     items = view.items
     size, index = 0, len(items)
     limit = _find_unanswered_start(items)
@@ -93,9 +93,10 @@ def cut_keeping_tail(view: View, *, tail: int) -> ConversationCut | None:
 
 
 def cut_after_entry(view: View, seq: int, *, least: int, most: int) -> ConversationCut | None:
-    """Keep what came after an entry, and before it until `least` tokens and a few texts are kept.
+    """Cut a conversation after an entry; keep more if fewer than `least` tokens would stay.
 
-    None if that is more than `most`: the summary at hand would then not cover all that is replaced.
+    None if that keeps more than `most`: the summary at hand would then not cover all that is
+    replaced.
     """
     items = view.items
     first = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
@@ -121,12 +122,12 @@ def cut_after_entry(view: View, seq: int, *, least: int, most: int) -> Conversat
 
 
 def _has_text(item: ViewItem) -> bool:
-    """Return whether an item is a message with words, from either side."""
+    """Return whether an item is a message with text, to choose where to cut the conversation."""
     return not isinstance(item.fact, Result) and bool(extract_text(item.fact.content).strip())
 
 
 def cut_up_to_entry(view: View, seq: int) -> ConversationCut | None:
-    """Replace everything up to an entry, keeping calls and their results together."""
+    """Cut everything up to an entry, keeping tool calls and their results together."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
     while index > 0 and not is_clean_cut(items, index):
@@ -135,7 +136,7 @@ def cut_up_to_entry(view: View, seq: int) -> ConversationCut | None:
 
 
 def cut_from_entry(view: View, seq: int) -> ConversationCut | None:
-    """Replace everything from an entry on; what stands before it stays, and so does its cache."""
+    """Cut everything from an entry on; what stands before it stays, and so does its cache."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq >= seq), len(items))
     while index < len(items) and not is_clean_cut(items, index):
@@ -146,7 +147,7 @@ def cut_from_entry(view: View, seq: int) -> ConversationCut | None:
 
 
 def _find_unanswered_start(items: Sequence[ViewItem]) -> int:
-    """Find the first item that the model has yet to answer: a prompt, or calls with results."""
+    """Return the first item without an answer, which a cut must keep: a prompt or tool results."""
     index = len(items)
     while index > 0 and isinstance(items[index - 1].fact, User):
         index -= 1
@@ -158,7 +159,7 @@ def _find_unanswered_start(items: Sequence[ViewItem]) -> int:
 
 
 def is_clean_cut(items: Sequence[ViewItem], index: int) -> bool:
-    """Return whether a cut before this item separates no call from its result."""
+    """Return whether a cut before this item separates no tool call from its result."""
     if index >= len(items):
         return True
     if isinstance(items[index].fact, Result):

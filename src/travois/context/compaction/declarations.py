@@ -1,4 +1,4 @@
-"""Declarations that were seen in the dropped part of a conversation, by file and line.
+"""Code declarations seen in the dropped part of a conversation, by file and line.
 
 Model sees: as part of a summary, signatures to write calls and edits by without another search.
 Tokens: a budget.
@@ -80,7 +80,7 @@ class DeclarationIndex:
         """In how many of the model's own messages each name stands."""
 
     def add(self, items: Iterable[ViewItem]) -> None:
-        """Take in messages that came since the last time."""
+        """Add the entries that came since the last time."""
         for item in items:
             for place, line, text in _code_lines_of(item, self._homes):
                 if name := find_declared_name(text):
@@ -100,9 +100,9 @@ class DeclarationIndex:
 def list_declarations(
     index: DeclarationIndex, *, budget: int, skip: str, cwd: str, until: float = inf
 ) -> str:
-    """List the declarations that `skip` does not show, in at most `budget` tokens.
+    """List the code declarations that `skip` does not show, in at most `budget` tokens.
 
-    Those that were last seen after the entry `until` are in sight.
+    Those that were last seen after the entry `until` are still in view.
     """
     seen = (one for one in index.found.values() if one.seq <= until)
     hidden = [one for one in seen if one.text not in skip]
@@ -141,7 +141,7 @@ def _format_declarations(chosen: Sequence[Declaration], cwd: str) -> str:
 
 
 def _resolve_known_path(place: str, whole: dict[str, str]) -> str:
-    """Return the name of a file that is already known by its whole path, if it is."""
+    """Return the full path of a file whose declarations are known under it, if any."""
     file = " ".join(place.split()).removeprefix("./")
     if not file.startswith("/"):
         return whole.get(file, file)
@@ -152,7 +152,7 @@ def _resolve_known_path(place: str, whole: dict[str, str]) -> str:
 
 
 def _code_lines_of(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield each line of code that a message shows, with its file and line number."""
+    """Yield each line of code in a message, to find declarations, with its file and line."""
     fact = item.fact
     if isinstance(fact, Assistant):
         for block in fact.content:
@@ -169,7 +169,7 @@ def _code_lines_of(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str,
 
 
 def _code_lines_of_call(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield the lines that a call writes, and note the file that its result will show."""
+    """Yield the code lines that a tool call writes, and note the file that its result will show."""
     args = decode_arguments(call.args)
     act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
     named = set(FILE_NAME.findall(act.command)) if act.kind == "shell" else set[str]()
@@ -180,7 +180,7 @@ def _code_lines_of_call(call: Call, homes: dict[str, str]) -> Iterator[tuple[str
 
 
 def find_declared_name(text: str) -> str:
-    """Return the name that a line declares; empty if it declares none."""
+    """Return the name that a line of code declares; empty if it declares none."""
     if len(text) > MAX_CODE_LINE_CHARS:
         return ""
     match = DECLARATION_LINE.match(text) or NAMED_VALUE_LINE.match(text)
@@ -193,7 +193,7 @@ def _shorten_declaration(text: str) -> str:
 
 
 def _text_by_model(content: Iterable[object]) -> str:
-    """Join the text and call arguments that the model wrote in a message."""
+    """Join a message's text and call arguments by the model, to count mentions of declarations."""
     return "\n".join(
         block.text if isinstance(block, Text) else block.args
         for block in content

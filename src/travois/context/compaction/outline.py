@@ -1,4 +1,4 @@
-"""The sections of a summary, and the sorting of the model's text into them.
+"""The outline of a compaction summary: its sections, and sorting the model's text into them.
 
 Model sees: one document with these headings; its own text first, then what the log says.
 Tokens: those of what is sorted; nothing is added but headings.
@@ -82,7 +82,7 @@ PartTexts = Mapping[str, str]
 
 
 def map_part_title(title: str, outline: Sequence[SummaryPart]) -> str:
-    """Return the section of an outline that takes the content of a section of the main outline."""
+    """Return the section of one summary outline that matches a section of the main outline."""
     titles = [part.title for part in outline]
     if title in titles:
         return title
@@ -92,7 +92,7 @@ def map_part_title(title: str, outline: Sequence[SummaryPart]) -> str:
 
 
 def strip_draft(text: str, outline: Sequence[SummaryPart]) -> str:
-    """Remove the drafting block; of an unclosed one, keep the sections in it."""
+    """Remove the drafting block from a model's summary; of an unclosed one, keep its sections."""
     kept = DRAFT_BLOCK.sub("", text)
     if open_ := UNCLOSED_DRAFT.search(kept):
         rest = kept[open_.start() :]
@@ -102,7 +102,7 @@ def strip_draft(text: str, outline: Sequence[SummaryPart]) -> str:
 
 
 def sort_into_parts(text: str, outline: Sequence[SummaryPart]) -> dict[str, str]:
-    """Sort a text by the headings of an outline; text before the first one is filed as unsorted."""
+    """Sort a summary's text into an outline's sections; text before the first is unsorted."""
     found = list(_find_headings(text, outline))
     sorted_: dict[str, str] = {}
     ends = [*(match.start() for match in found[1:]), len(text)] if found else []
@@ -121,7 +121,7 @@ def sort_into_parts(text: str, outline: Sequence[SummaryPart]) -> dict[str, str]
 def merge_part_texts(
     before: PartTexts, since: PartTexts, outline: Sequence[SummaryPart]
 ) -> dict[str, str]:
-    """Update sorted text with what was written later about what came since."""
+    """Update a summary's sections with the text written later."""
     newest = {part.title for part in outline if part.newest}
     merged = dict(before)
     for title, text in since.items():
@@ -131,7 +131,7 @@ def merge_part_texts(
 
 
 def join_summary_parts(texts: PartTexts, outline: Sequence[SummaryPart]) -> str:
-    """Write sorted text under its headings, in the order of the outline."""
+    """Join a summary's sections under their headings, in outline order."""
     head = [texts[UNSORTED_TITLE]] if UNSORTED_TITLE in texts else []
     return "\n\n".join(
         [*head, *(f"## {p.title}\n{texts[p.title]}" for p in outline if p.title in texts)]
@@ -139,7 +139,7 @@ def join_summary_parts(texts: PartTexts, outline: Sequence[SummaryPart]) -> str:
 
 
 def _find_headings(text: str, outline: Sequence[SummaryPart]) -> list[re.Match[str]]:
-    """Find the lines that are headings of sections: marked as such, in bold, or numbered."""
+    """Find the headings in a model's summary: marked as such, in bold, or numbered."""
     line = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]*)?(?:\*\*)?[ \t]*(\S[^\n]{0,60}?)[ \t]*$\n?")
     return [match for match in line.finditer(text) if _match_part_title(match, outline)]
 
@@ -157,5 +157,5 @@ def _match_part_title(match: re.Match[str], outline: Sequence[SummaryPart]) -> s
 
 
 def _demote_headings(text: str) -> str:
-    """Turn headings inside a section into bold text: none may pass for one of the document."""
+    """Turn headings inside a summary section into bold text, as they would start a new one."""
     return MARKDOWN_HEADING.sub(r"**\1**", text).strip()

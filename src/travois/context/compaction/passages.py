@@ -1,6 +1,6 @@
-"""Choice of the passages of a file to show again where there is no room for all of it.
+"""Choosing the passages of a file to show after a compaction where not all of it fits.
 
-Model sees: after a compaction, the declarations that were spoken of or changed, with their lines.
+Model sees: after a compaction, the declarations that were mentioned or changed, with their lines.
 Tokens: the room that the caller gives.
 Cache: moves nothing itself; a compaction that carries it does.
 """
@@ -48,7 +48,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def weigh_spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
-    """Weigh each name in messages and calls by how often and how recently it appears.
+    """Weigh each name in messages and calls by how often and how recently it was mentioned.
 
     What a call writes does not count: it names everything in it, and is done.
     """
@@ -58,7 +58,7 @@ def weigh_spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
 
 
 class SpokenNames:
-    """How often, and in which messages, each name was spoken of."""
+    """How often, and in which messages, each name was mentioned."""
 
     def __init__(self) -> None:
         self._messages = 0
@@ -66,7 +66,7 @@ class SpokenNames:
         """The number of messages with a name, and the sum of their numbers."""
 
     def add(self, entries: Iterable[Entry | ViewItem]) -> None:
-        """Take in the entries that came since the last time."""
+        """Add the entries that came since the last time."""
         for entry in entries:
             names = _names_in_entry(entry)
             self._messages += bool(names)
@@ -84,13 +84,13 @@ class SpokenNames:
 
 
 def weigh_file(path: str, names: Mapping[str, float]) -> float:
-    """Return how often a file was mentioned: by its name, or by its name without the suffix."""
+    """Return how often a file was mentioned, by its name with or without suffix."""
     name = file_name(path)
     return max(names.get(name, 0.0), names.get(name.partition(".")[0], 0.0))
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a file path."""
+    """Return the last part of a file's path, to count mentions of it."""
     return path.replace("\\", "/").rpartition("/")[2]
 
 
@@ -105,7 +105,7 @@ def _names_in_entry(entry: Entry | ViewItem) -> set[str]:
 
 
 def _text_of_block(block: AnyBlock) -> str:
-    """Return the text of a block or the arguments of a call; empty for calls that write files."""
+    """Return a block's text or call arguments to count mentions in; empty for file writes."""
     match block:
         case Text(text=text):
             return text
@@ -125,7 +125,7 @@ def choose_passages(
     changed: Collection[int] = (),
     tokens: int,
 ) -> list[LineRange]:
-    """Choose the lines to show of those that may be: the best passages that fit, in order."""
+    """Choose a file's best passages to show after a compaction: those that fit, in order."""
     parts = [part for lines_of in among for part in _split_passages(lines, lines_of)]
     found = _weigh_passages(lines, parts, names, changed=changed)
     chosen: list[LineRange] = []
@@ -178,7 +178,7 @@ def _is_adjacent(one: Passage, chosen: Iterable[LineRange]) -> bool:
 
 
 def _split_passages(lines: Sequence[str], part: LineRange) -> Iterator[LineRange]:
-    """Cut lines before each outer declaration and its comment, and long ones at blank lines."""
+    """Split a file into passages before each outer declaration; long ones at blank lines."""
     start, end = part
     for index in range(start + 1, end):
         cut = index
@@ -200,7 +200,7 @@ def _is_outer_declaration(line: str) -> bool:
 
 
 def _merge_ranges(chosen: Iterable[LineRange]) -> Iterator[LineRange]:
-    """Merge adjacent line ranges of a file to show again."""
+    """Merge adjacent line ranges of a file's passages."""
     first, end = -1, -1
     for start, stop in chosen:
         if start != end:

@@ -1,6 +1,6 @@
-"""What compactions need of everything that a session ever said and did, however long it is.
+"""The session record: what compactions need of everything a session ever said and did.
 
-Each entry is folded in once, so that a compaction costs what came since the last one.
+Each entry is folded in once, so that a compaction costs only what came since the last one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SessionRecord:
         return self._ledger.ledger
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take in the entries that came since the last time."""
+        """Add the entries that came since the last time."""
         self._ledger.add(entries)
         self.names.add(entries)
         self.code.add(self._list_messages(entries))
@@ -58,7 +58,7 @@ class SessionRecord:
 
 
 def list_original_items(entries: Sequence[Entry]) -> list[ViewItem]:
-    """Return the messages of these entries as they once stood, before any was replaced."""
+    """Return a session's messages as they were before any compaction or clearing."""
     view = View()
     _show_original_items(view, entries)
     return view.items
@@ -71,7 +71,7 @@ def _show_original_items(view: View, entries: Sequence[Entry]) -> None:
 
 
 def restore_items(session: Session, items: Sequence[ViewItem]) -> list[ViewItem]:
-    """Return these messages as they once stood."""
+    """Return these messages as they originally were, before clearing or compaction."""
     if not items:
         return []
     entries = session.entries_since(min(item.seq for item in items) - 1)

@@ -1,4 +1,4 @@
-"""Restoring after a compaction: recently used files, as they are on disk by then, and skills."""
+"""Restoring after a compaction: recently used files, as they are on disk now, and skills."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def find_next_page_line(text: str) -> int:
 
 
 def list_note_texts(view: View) -> list[str]:
-    """Return the texts of harness notes in the conversation, without summaries."""
+    """Return the texts of our notes still in the conversation, so as not to restore them twice."""
     facts = [item.fact for item in view.items if not is_summary(item)]
     return [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
 
 
 def list_edited_paths(view: View) -> list[str]:
-    """Return the files that the last reply changed in part."""
+    """Return the files that the last reply's edits changed in part."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     asked = extract_calls(reply.content) if isinstance(reply, Assistant) else ()
     failed = {
@@ -75,7 +75,7 @@ def list_edited_paths(view: View) -> list[str]:
 
 
 def is_file_in_sight(view: View, path: str) -> bool:
-    """Return whether the last result that showed a file still stands there, to its end."""
+    """Return whether the last result with this file is still in the conversation, uncut."""
     last = next(
         (
             call
@@ -96,7 +96,7 @@ def is_file_in_sight(view: View, path: str) -> bool:
 
 
 def _newest_calls_naming(view: View, name: str) -> Iterator[Call]:
-    """Yield the visible calls that name a file, newest first."""
+    """Yield the tool calls still in the conversation that name a file, newest first."""
     for item in reversed(view.items):
         if isinstance(item.fact, Assistant):
             yield from (
@@ -105,7 +105,7 @@ def _newest_calls_naming(view: View, name: str) -> Iterator[Call]:
 
 
 def _path_of_call(call: Call, kinds: tuple[ActionKind, ...]) -> str:
-    """Return the file that a call of one of these kinds names; empty for other kinds."""
+    """Return the file that a tool call of one of these kinds names; empty for other kinds."""
     args = decode_arguments(call.args)
     kind = classify_tool(call.name, args)
     return ToolAction(0, kind, call.name, args, "").path if kind in kinds else ""
@@ -200,7 +200,7 @@ class FileHistories:
         }
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take in the entries that came since the last time."""
+        """Add the entries that came since the last time."""
         for entry in entries:
             act = self._reader.read(entry)
             match entry.fact:
@@ -221,7 +221,7 @@ class FileHistories:
                     pass
 
     def _forget(self, calls: Iterable[str]) -> None:
-        """Forget the lines that results showed which are no longer in sight."""
+        """Forget the lines of results that are no longer in the conversation."""
         for call in calls:
             seq, what = self._shown.pop(call)
             self._found[what].seen.pop(seq, None)
@@ -230,7 +230,7 @@ class FileHistories:
 async def read_recent_files(
     agent: Agent, *, only: Collection[str] | None = None
 ) -> tuple[RecentFile, ...]:
-    """Return the recently used files that may be shown, last one first; with `only`, just those."""
+    """Return the recently used files to restore, last one first; with `only`, just those."""
     if not agent.context.layers.restore:
         return ()
     instructing = set(list_nested_instructions(agent))
@@ -262,7 +262,7 @@ def restore_files(
     names: Mapping[str, float],
     each: int = MAX_FILE_TOKENS,
 ) -> tuple[Text, ...]:
-    """Return a text with as much of these files as fits, without what is still in sight.
+    """Render as much of the recent files as fits after a compaction, without what is still shown.
 
     `names` says how often each name was mentioned, which decides where there is too little room;
     `each` is the limit for one file.
@@ -282,7 +282,7 @@ def restore_files(
 
 
 def _find_missing_lines(one: RecentFile, visible: Collection[int]) -> MissingLines | None:
-    """Return the lines of a file that the model has seen but no longer sees, if any."""
+    """Return the lines of a file that the model has seen and lost to compaction; None if none."""
     lines = one.text.splitlines(keepends=True)
     ever = one.asked if one.same and one.asked else ((0, LAST_LINE),)
     left = {at for first, end in ever for at in range(first, min(end, len(lines)))}
@@ -294,7 +294,7 @@ def _find_missing_lines(one: RecentFile, visible: Collection[int]) -> MissingLin
 
 
 def _group_runs(indexes: Sequence[int]) -> Iterator[LineRange]:
-    """Yield ranges of consecutive indexes."""
+    """Yield ranges of consecutive line numbers of a file to restore."""
     start = 0
     for at in range(1, len(indexes) + 1):
         if at == len(indexes) or indexes[at] != indexes[at - 1] + 1:
@@ -303,7 +303,7 @@ def _group_runs(indexes: Sequence[int]) -> Iterator[LineRange]:
 
 
 def _share_file_room(files: Sequence[MissingLines], budget: int, *, each: int) -> list[int]:
-    """Share the room out evenly: work often goes on with files read before the last few.
+    """Divide the room among files to restore: work often returns to files from before the last.
 
     Short files leave the rest of their share to the others; a share of a few lines helps nobody.
     """
@@ -313,7 +313,7 @@ def _share_file_room(files: Sequence[MissingLines], budget: int, *, each: int) -
 
 
 async def show_edited_files(agent: Agent) -> None:
-    """Show the out-of-sight parts of files that the last reply changed, once for each file.
+    """Show again the compacted-away parts of files that the last reply edited, once per file.
 
     Edits come in groups, and each needs the exact text that it replaces. The note is appended, so
     it moves no prefix, and it only takes free room: it never leads to a compaction.
@@ -344,7 +344,7 @@ async def show_edited_files(agent: Agent) -> None:
 
 
 def _match_seen_paths(agent: Agent, path: str) -> list[str]:
-    """Return the files known to the session that a call means by this path."""
+    """Return the session's files that a tool call means by this path."""
     known = [
         what.removeprefix(SEEN_STATE_PREFIX)
         for what in agent.session.state
@@ -355,7 +355,7 @@ def _match_seen_paths(agent: Agent, path: str) -> list[str]:
 
 
 def note_used_skills(entries: Iterable[Entry], used: dict[str, tuple[int, str]]) -> None:
-    """Note the text of each skill as it was last used, with its entry, the last one at the end."""
+    """Record each skill's last used text, with its entry, the latest one last."""
     for entry in entries:
         if isinstance(entry.fact, Changed) and entry.fact.what.startswith(SKILL_STATE_PREFIX):
             used.pop(entry.fact.what, None)
@@ -365,7 +365,7 @@ def note_used_skills(entries: Iterable[Entry], used: dict[str, tuple[int, str]])
 def restore_skills(
     used: Mapping[str, tuple[int, str]], kept: Sequence[ViewItem], *, budget: int
 ) -> tuple[Text, ...]:
-    """Return the text of skills as they were last used, without those still shown."""
+    """Render skills as they were last used, after a compaction, without those still shown."""
     parts: list[str] = []
     for seq, text in reversed(list(used.values())):
         if kept and kept[0].seq < seq:
@@ -381,7 +381,7 @@ def restore_skills(
 
 
 def _note_shown_lines(work: RecentFileHistory, act: ToolAction) -> bool:
-    """Note what a read, a write or an edit showed of a file; return whether it showed lines."""
+    """Record the lines of a file that a tool call showed; return whether there were any."""
     if act.kind == "edit" and (new := act.arg("new_string", "new_str", "insert_text")):
         work.edits = [*work.edits, new][-RECENT_EDITS:]
     if act.kind not in ("read", "write"):
@@ -402,7 +402,7 @@ def _positive_argument(act: ToolAction, name: str) -> int:
 
 
 async def _read_if_allowed(agent: Agent, path: str) -> bytes:
-    """Return the content of a file that may be read without asking; empty if it may not."""
+    """Read a recent file to restore if permission rules allow it without asking; else empty."""
     try:
         place = real_path(path)
         use = ToolUse("Read", (Access("read", place, spelt=path),), agent.world.root, home_folder())
@@ -431,20 +431,20 @@ def _render_missing_lines(lack: MissingLines, tokens: int, names: Mapping[str, f
 
 
 def _find_changed_lines(one: RecentFile) -> list[int]:
-    """Return the lines of the last edits of a file, and the line from which it was read last."""
+    """Return the lines of a file's last edits, and the line from which it was last read."""
     places = (one.text.find(new) for new in one.edits[-RECENT_EDITS:])
     found = [one.text.count("\n", 0, place) for place in places if place >= 0]
     return [*found, one.first] if one.first else found
 
 
 def _open_file_mark(path: str) -> str:
-    """Return the beginning of the mark before some lines of a file."""
+    """Return the opening tag around restored lines of a file."""
     name = escape_line(path).replace('"', "\\x22")
     return f'<file path="{name}"'
 
 
 def _wrap_file_lines(one: RecentFile, lines: list[str], *, start: int, count: int) -> str:
-    """Put lines of a file between marks that say which lines they are."""
+    """Wrap restored lines of a file in tags that give their numbers."""
     mark = content_digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")

@@ -1,4 +1,4 @@
-"""Sharing of summaries between sessions: the same question on the same conversation.
+"""Sharing compaction summaries between sessions: the same question on the same conversation.
 
 A fork of a session, a resumed copy or a sibling may come to the same point as another one. The
 model's text is stored by the digest of everything it was asked about, so it holds for any session
@@ -37,7 +37,7 @@ MAX_SIBLING_WAIT_SECONDS = 120.0
 
 @asynccontextmanager
 async def ask_summary_once(agent: Agent, view: View, *, what: str) -> AsyncGenerator[Reply | None]:
-    """Yield the known summary; if there is none, let others wait until the block is left.
+    """Yield a shared summary if there is one; if not, let others wait until the block is left.
 
     An agent that asks the same in this process is waited for. If that brings nothing, the next one
     asks.
@@ -68,7 +68,7 @@ async def _wait_for_others(known: SharedSummaries, key: str) -> None:
 
 
 def find_shared_summary(agent: Agent, view: View, *, what: str) -> Reply | None:
-    """Return the stored summary of this conversation, or of nearly all of it."""
+    """Return the shared summary of this conversation, or of nearly all of it; empty if none."""
     if agent.context.open_summaries is None or what not in SHARED_PURPOSES:
         return None
     known = agent.context.open_summaries()
@@ -80,7 +80,7 @@ def find_shared_summary(agent: Agent, view: View, *, what: str) -> Reply | None:
 
 
 def store_shared_summary(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
-    """Store a complete summary for sessions that come to the same point."""
+    """Store a compaction summary for other sessions that come to the same point."""
     text = extract_text(reply.content).strip()
     if (
         agent.context.open_summaries is None
@@ -94,7 +94,7 @@ def store_shared_summary(agent: Agent, view: View, reply: Reply, *, what: str) -
 
 
 def _summary_keys(view: View, *, most: float) -> Iterator[str]:
-    """Yield the digests of a question on the whole conversation, then on slightly shorter ones."""
+    """Yield shared summary keys: digests of the whole conversation, then of shorter ones."""
     *items, asked = view.items
     links = _digest_prefixes(view, items)
     question = _encode_item(asked)
@@ -109,7 +109,7 @@ def _summary_keys(view: View, *, most: float) -> Iterator[str]:
 
 
 def _digest_prefixes(view: View, items: Sequence[ViewItem]) -> list[bytes]:
-    """Return, for each number of items, the digest of the head and of those items."""
+    """Return a digest of the conversation after each item, as keys of shared summaries."""
     assert view.epoch is not None
     head = (view.epoch.model.name, view.epoch.system, view.epoch.tools)
     links = [blake2b(msgspec.json.encode(head), digest_size=20).digest()]
@@ -119,7 +119,7 @@ def _digest_prefixes(view: View, items: Sequence[ViewItem]) -> list[bytes]:
 
 
 def _encode_item(item: ViewItem) -> bytes:
-    """Encode the content and the sender of an item, without its cost or time."""
+    """Encode an item's content and sender for a shared summary's key, without cost or time."""
     fact = item.fact
     who = fact.origin if isinstance(fact, User) else type(fact).__name__
     call = (fact.call, fact.error) if isinstance(fact, Result) else ()

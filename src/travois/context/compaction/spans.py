@@ -1,4 +1,4 @@
-"""Spans: the replaced conversation, cut into files that one read can show.
+"""Spans: the compacted conversation, split into files that one Read can show.
 
 Model sees: a line for each text, with the name of the file that holds it.
 Tokens: about 30 a line; the texts themselves only when they are read.
@@ -52,7 +52,7 @@ class ConversationSpan(msgspec.Struct, frozen=True):
 
 
 def split_into_spans(items: Sequence[ViewItem]) -> tuple[ConversationSpan, ...]:
-    """Split items into spans, in order and without loss, cut before a message or a reply."""
+    """Split a compacted conversation into spans in order, cut before a message or a reply."""
     doings = {call.id: _describe_call(call) for item in items for call in _calls_of_item(item)}
     spans: list[ConversationSpan] = []
     held: list[ViewItem] = []
@@ -71,7 +71,7 @@ def split_into_spans(items: Sequence[ViewItem]) -> tuple[ConversationSpan, ...]:
 def list_spans(
     titles: Sequence[str], paths: Sequence[str], *, budget: int = UNLIMITED_TOKENS
 ) -> str:
-    """List spans with their file names; older ones of many share lines."""
+    """List conversation spans with their file names; older ones of many share lines."""
     if not paths:
         return ""
     folders = {dirname(path) for path in paths}
@@ -88,7 +88,7 @@ def list_spans(
 
 
 def _merge_continued(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Merge the listed files of one long message into one line."""
+    """Merge the listed spans of one long message into one line."""
     found: list[tuple[str, list[str]]] = []
     for title, name in pairs:
         if found and CONTINUED_TITLE.search(title):
@@ -144,7 +144,7 @@ def _format_block(block: AnyBlock) -> str:
 
 
 def _split_long_groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
-    """Yield groups to keep together: a reply with its results, or each item if that is too long."""
+    """Yield conversation items to keep in one span: a reply with its results, if not too long."""
     for group in _group_by_reply(items):
         if sum(len(format_message(item.fact)) for item in group) <= TARGET_SPAN_CHARS:
             yield group
@@ -153,7 +153,7 @@ def _split_long_groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
 
 
 def _group_by_reply(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
-    """Yield groups of messages, so that tool results stay with the message that they follow."""
+    """Group messages for spans, so that tool results stay with their reply."""
     group: list[ViewItem] = []
     for item in items:
         if group and not isinstance(item.fact, Result):
@@ -175,7 +175,7 @@ def _make_spans(items: list[ViewItem], doings: dict[str, str]) -> Iterator[Conve
 
 
 def _split_text(text: str) -> Iterator[str]:
-    """Yield pieces of a text up to the target size, cut at line breaks where there are any."""
+    """Split a conversation span's text to the target size, at line breaks where possible."""
     at = 0
     while len(text) - at > TARGET_SPAN_CHARS:
         cut = (
@@ -188,7 +188,7 @@ def _split_text(text: str) -> Iterator[str]:
 
 
 def _span_title(items: list[ViewItem], doings: dict[str, str]) -> str:
-    """Return the user's words, if any, and a list of what was done."""
+    """Return the title of a conversation span: the user's words, if any, and what was done."""
     facts = [item.fact for item in items]
     human = [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
     spoken = " ".join(" ".join(human).split())

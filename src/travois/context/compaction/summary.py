@@ -1,4 +1,4 @@
-"""Assembly of the document that replaces the older conversation."""
+"""Assembling the compaction summary that replaces the older conversation."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _write_document(
     sections: SummarySections,
     paper: SummarySources,
 ) -> str:
-    """Write the document: authors and time, then its sections, each with the model's text first."""
+    """Write the summary document: authors and time, then sections, the model's text first."""
     parts, written = summary_outline(agent, paper.wish), paper.written
     own = sort_into_parts(written.text, parts)
     own.pop(
@@ -176,7 +176,7 @@ def _write_document(
 
 
 def _describe_authorship(agent: Agent, written: ModelSummary) -> str:
-    """State who wrote the document, and when."""
+    """State who wrote a compaction summary, and when."""
     at = datetime.fromtimestamp(agent.runtime.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
     if not written.text:
@@ -188,7 +188,7 @@ def _describe_authorship(agent: Agent, written: ModelSummary) -> str:
 
 
 def _drop_visible_messages(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:
-    """Return the ledger without messages that are still visible in full."""
+    """Return the ledger without messages that stay visible beside the summary."""
     stays = {item.seq for item in kept if not is_summary(item)}
     answers = tuple(one for one in record.answers if one.seq not in stays)
     return replace(
@@ -201,7 +201,7 @@ def _with_heading(title: str, text: str) -> str:
 
 
 def repeat_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budget: int) -> str:
-    """Repeat an agent's task verbatim, unless it stands in the part that is kept.
+    """Repeat a subagent's task verbatim in the summary, unless it is in the part that is kept.
 
     A task too large for the window is shown by its two ends, with the file that has all of it.
     """
@@ -218,7 +218,7 @@ def repeat_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budge
 
 
 def _shorten_tasks(agent: Agent, tasks: Sequence[ReceivedMessage], *, rooms: Sequence[int]) -> str:
-    """Show the two ends of tasks that do not fit, and name the file of each."""
+    """Show the two ends of tasks that do not fit in the summary, and name the file of each."""
     shown: list[str] = []
     for one, room in zip(tasks, rooms, strict=True):
         text = one.text
@@ -233,7 +233,7 @@ def _shorten_tasks(agent: Agent, tasks: Sequence[ReceivedMessage], *, rooms: Seq
 def _sections_from_ledger(
     agent: Agent, record: Ledger, parted: ConversationCut, *, budget: int
 ) -> SummarySections:
-    """Return the sections built from the ledger, and the file with what they shorten."""
+    """Build the summary's ledger sections, and the file with what they shorten."""
     shown = ledger.render_ledger(record, budget=budget)
     if not shown.overflow:
         return list(shown.sections)
@@ -245,7 +245,7 @@ def _sections_from_ledger(
 def _section_from_others(
     agent: Agent, record: Ledger, parted: ConversationCut, *, budget: int
 ) -> str:
-    """Return replaced messages of other agents and hooks, and the file of those that do not fit."""
+    """Build the summary section for messages of agents and hooks, and a file for the overflow."""
     stays = {item.seq for item in parted.kept if not is_summary(item)}
     gone = [one for one in record.received if one.seq not in stays]
     shown = received.render_received(gone, budget=budget)
@@ -272,14 +272,14 @@ def _choose_opening(
 
 
 def _describe_omitted(omitted: int) -> str:
-    """Describe messages of a conversation that was too long to be saved as files."""
+    """Describe in the summary messages that were too long to be saved as files."""
     if not omitted:
         return ""
     return f"{omitted:,} even older messages are only in the session log, not in the files above."
 
 
 def _estimate_next_request(agent: Agent, blocks: Sequence[Text], kept: Sequence[ViewItem]) -> int:
-    """Estimate the size of the next request."""
+    """Estimate the size of the request after a compaction with this summary."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
     said = sum(estimate_tokens(block.text) for block in blocks)

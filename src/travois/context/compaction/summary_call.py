@@ -1,4 +1,4 @@
-"""The ways to get the model's part of a summary: notes, a draft, a fork, a direct request."""
+"""Calls for a compaction summary's model text: from notes, a draft, a fork or a direct request."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SummaryFailure(Exception):
 
 
 async def write_model_summary(agent: Agent, wish: SummaryRequest) -> ModelSummary:
-    """Get the model's part from the first source that works: notes, draft, fork, request, cut head.
+    """Get a compaction's model text from the first source that works: notes, draft, fork, request.
 
     If none works, the ledger stands alone, and the reason is recorded.
     """
@@ -127,14 +127,14 @@ async def write_model_summary(agent: Agent, wish: SummaryRequest) -> ModelSummar
 
 
 def _reason_not_to_ask(agent: Agent) -> str:
-    """Return why no model may be asked; empty if one may."""
+    """Return why no model may be asked for a summary; empty if one may."""
     if not agent.context.layers.draft:
         return "context.draft is off"
     return "this model is too small to write one" if current_model(agent).is_frail else ""
 
 
 def _use_prepared_part(agent: Agent, wish: SummaryRequest) -> ModelSummary | None:
-    """Return the text prepared in advance, if it fits and nothing else was asked for."""
+    """Return the summary text prepared in advance, if it fits and no special one was requested."""
     if wish.is_custom or wish.anew:
         return None
     most = _max_summary_tokens(agent, wish)
@@ -149,7 +149,7 @@ def _use_prepared_part(agent: Agent, wish: SummaryRequest) -> ModelSummary | Non
 
 
 def _is_prepared_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
-    """Return whether a prepared text fits, and all that it does not cover can stay verbatim."""
+    """Return whether a prepared summary fits and what it does not cover can stay verbatim."""
     return (
         estimate_tokens(text) <= most
         and count_uncovered_tokens(agent, covers) <= scaled_layers(agent).tail
@@ -157,25 +157,25 @@ def _is_prepared_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bo
 
 
 def find_prepared_summary(agent: Agent) -> ModelSummary:
-    """Return what needs no request: notes or a draft that are up to date, or nothing."""
+    """Return an up-to-date summary from notes or a draft, which needs no request; else None."""
     why = _reason_not_to_ask(agent)
     ready = None if why else _use_prepared_part(agent, SummaryRequest("switch"))
     return ready or ModelSummary(why=why or "no up-to-date summary was prepared")
 
 
 def _max_summary_tokens(agent: Agent, wish: SummaryRequest) -> int:
-    """Return the token limit of the model's part."""
+    """Return the token limit of a summary's model text."""
     return wish.most or scaled_layers(agent).ledger
 
 
 def count_uncovered_tokens(agent: Agent, at: int, *, until: int | None = None) -> int:
-    """Return how many tokens came after an entry, up to another one."""
+    """Count the tokens between two entries that a prepared summary does not cover."""
     items = (i for i in agent.session.view.items if i.seq > at and not is_summary(i))
     return sum(fact_tokens(i.fact) for i in items if until is None or i.seq <= until)
 
 
 def is_summary_outdated(agent: Agent, written: ModelSummary, *, until: int) -> bool:
-    """Return whether something is replaced that a prepared text does not cover.
+    """Return whether a compaction replaces something that a prepared summary does not cover.
 
     The tail that was to stay verbatim may not have fitted.
     """
@@ -184,14 +184,14 @@ def is_summary_outdated(agent: Agent, written: ModelSummary, *, until: int) -> b
 
 
 def describe_source(source: str) -> str:
-    """Describe where the model's part of a summary came from."""
+    """Describe where a summary's model text came from."""
     return next((told for known, told in SOURCE_DESCRIPTIONS.items() if known == source), source)
 
 
 async def report_progress_during(
     agent: Agent, work: Callable[[], Awaitable[ModelSummary]]
 ) -> ModelSummary:
-    """Run work that may take minutes, and report every half minute that it is still running."""
+    """Run a summary call that may take minutes, and report progress every half minute."""
     done: ModelSummary | UserError | OSError = ModelSummary()
 
     async def tick() -> None:
@@ -214,7 +214,7 @@ async def report_progress_during(
 
 
 async def _try_summary_sources(agent: Agent, wish: SummaryRequest) -> ModelSummary:
-    """Try the sources in turn until one brings a summary; record the failures before it."""
+    """Try the summary sources in turn until one works; record the failures before it."""
     told: list[str] = []
     last: SummaryFailure | None = None
     for source, rung in _list_summary_attempts(agent, wish):
@@ -237,7 +237,7 @@ SummaryAttempt = Callable[[ApiError | None], Awaitable[ModelSummary]]
 def _list_summary_attempts(
     agent: Agent, wish: SummaryRequest
 ) -> Sequence[tuple[SummarySource, SummaryAttempt]]:
-    """List the ways to ask, cheapest and best first."""
+    """List the ways to ask a model for a summary, cheapest and best first."""
     direct = DirectSummaryCall(agent, wish)
     rungs: list[tuple[SummarySource, SummaryAttempt]] = []
     if wish.trigger != "overflow" and _fits_summary_prompt(agent, wish):
@@ -254,7 +254,7 @@ def _list_summary_attempts(
 
 
 def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
-    """Return whether the conversation fits with the summary prompt behind it and a reply."""
+    """Return whether the conversation fits together with the summary prompt and a reply."""
     most = _max_summary_tokens(agent, wish)
     asked = round(
         estimate_tokens(build_summary_prompt(agent, wish, most=most))
@@ -264,7 +264,7 @@ def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
 
 
 async def _wait_before_retry(agent: Agent, problem: ApiError | None, *, attempt: int) -> None:
-    """Wait before a failed summary request is repeated, if it may be repeated."""
+    """Wait before a failed summary request is retried, if it may be."""
     if problem is not None and problem.retry:
         wait = retry_delay(
             problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter()
@@ -276,7 +276,7 @@ async def _wait_before_retry(agent: Agent, problem: ApiError | None, *, attempt:
 
 
 async def prepare_draft(agent: Agent) -> str:
-    """Let the model write in advance what a compaction will need; empty if that fails."""
+    """Let the model draft a compaction's summary in advance; None if that fails."""
     try:
         return (await _ask_fork(agent, SummaryRequest("auto"), what="draft")).text
     except SummaryFailure:
@@ -292,7 +292,7 @@ async def _ask_fork(agent: Agent, wish: SummaryRequest, *, what: str = "summary"
 
 
 async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
-    """Let the model add to its draft what came since; only that is written again."""
+    """Let the model update its summary draft with what came since."""
     draft, parts = agent.session.draft, summary_outline(agent, wish)
     newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
     told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
@@ -309,7 +309,7 @@ async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
 def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
     """Return the conversation before a fork began, if all that came since can stay verbatim.
 
-    Its siblings come to the same request, so one summary serves all of them. A second compaction
+    Its siblings make the same summary request, so one serves all of them. A second compaction
     replaces what only this fork has said, and is asked for with all of it.
     """
     birth = agent.team.birth
@@ -346,7 +346,7 @@ async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View)
 async def _summary_from_fork(
     agent: Agent, asked: str, *, wish: SummaryRequest, what: str, view: View | None = None
 ) -> str:
-    """Send the summary prompt at the end of a copied view and return the accepted text."""
+    """Send the summary prompt after a copied conversation and return the accepted text."""
     view = (view or agent.session.view).copy()
     told = User((Text(asked),), origin="note")
     view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), told))
@@ -374,7 +374,7 @@ async def _request_summary_reply(agent: Agent, view: View, *, what: str) -> Repl
 
 
 def _accept_summary(reply: Reply, parts: Sequence[SummaryPart], *, most: int) -> str:
-    """Return the summary in a reply; raises `SummaryFailure` if there is none."""
+    """Return the summary in a model's reply; raises `SummaryFailure` if there is none."""
     text = outline.strip_draft(extract_text(reply.content), parts)
     if not text and any(isinstance(block, Call) for block in reply.content):
         raise SummaryFailure("the reply called tools")
@@ -464,7 +464,7 @@ class DirectSummaryCall:
 
 
 def _omit_middle(text: str, tokens: int) -> str:
-    """Omit the middle of a text that is too long as a whole: one round may be."""
+    """Omit the middle of a text that alone exceeds a summary request."""
     size = estimate_tokens(text)
     if size <= tokens:
         return text
@@ -480,7 +480,7 @@ def _max_output_tokens(card: ModelCard) -> int:
 
 
 def group_rounds(items: Sequence[ViewItem]) -> list[list[ViewItem]]:
-    """Group messages by request: a reply begins a round, with its results and what follows."""
+    """Group messages into rounds for a summary request: a reply and all up to the next one."""
     found: list[list[ViewItem]] = []
     for item in items:
         if not found or (isinstance(item.fact, Assistant) and _has_reply(found[-1])):
@@ -494,7 +494,7 @@ def _has_reply(group: list[ViewItem]) -> bool:
 
 
 def _format_round(group: Sequence[ViewItem]) -> str:
-    """Format a round as text: no pictures, no thinking, and of our own notes only summaries."""
+    """Format a round for a summary request, without images, thinking and most of our notes."""
     lines: list[str] = []
     for item in group:
         fact = item.fact

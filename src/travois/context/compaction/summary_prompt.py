@@ -44,7 +44,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
 
 def summary_outline(agent: Agent, wish: SummaryRequest) -> tuple[SummaryPart, ...]:
-    """Return the outline of a summary: a subagent's, or that of the side being summarised."""
+    """Return the outline for a summary prompt: a subagent's, or that of the chosen side."""
     if agent.team.birth is not None:
         return outline.SUBAGENT_OUTLINE
     return (
@@ -79,14 +79,14 @@ def summary_word_limit(most: int) -> int:
 
 
 def _find_chosen_side(agent: Agent, part: ConversationCut | None) -> Literal["", "from", "up-to"]:
-    """Return which side of the kept part is summarised; empty if nobody chose."""
+    """Return which side of the kept part the summary prompt covers; empty if nobody chose."""
     if part is None or not part.kept:
         return ""
     return "from" if part.kept[0].seq < part.dropped[0].seq else "up-to"
 
 
 def _quote_boundary(part: ConversationCut | None, side: str) -> str:
-    """Quote the message at which the chosen part begins or ends."""
+    """Quote in a summary prompt the message at which the chosen part begins or ends."""
     if part is None or not side:
         return ""
     item = part.dropped[0] if side == "from" else part.dropped[-1]
@@ -99,7 +99,7 @@ def _quote_boundary(part: ConversationCut | None, side: str) -> str:
 
 
 def fill_summary_prompt(name: str, values: dict[str, str]) -> str:
-    """Read a prompt file and fill in its placeholders."""
+    """Load a summary prompt file and fill in its placeholders."""
     text = (PROMPT_FOLDER / name).read_text("utf-8").strip()
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", value)

@@ -1,4 +1,4 @@
-"""Extraction of facts from tool calls: a call and its result as one action of a known kind."""
+"""Extracting ledger facts from tool calls: a call and its result as an action of a known kind."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ActionReader:
 
 
 def extract_actions(entries: Iterable[Entry]) -> Iterator[ToolAction]:
-    """Yield every call that has a result, in the order of the results."""
+    """Yield each tool call that has a result as a ledger action, in the order of results."""
     reader = ActionReader()
     return (act for entry in entries if (act := reader.read(entry)) is not None)
 
@@ -117,7 +117,7 @@ def classify_tool(name: str, args: dict[str, object]) -> ActionKind:
 
 
 def decode_arguments(args: str) -> dict[str, object]:
-    """Return the arguments of a call; empty if its text is not a JSON object."""
+    """Return a tool call's arguments for the ledger; empty if they are not a JSON object."""
     try:
         value: object = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -126,12 +126,12 @@ def decode_arguments(args: str) -> dict[str, object]:
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Return whether a decoded value is a JSON object."""
+    """Return whether a value decoded for the ledger is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    """Return whether a decoded value is a JSON list."""
+    """Return whether a value decoded for the ledger is a JSON list."""
     return isinstance(value, list)
 
 
@@ -143,7 +143,7 @@ def _make_action(call: Call, result: Result, *, seq: int, refused: str | None) -
 
 
 def _find_refusal(result: Result) -> str | None:
-    """Return the user's words in logs of agents that record a refusal only as a result."""
+    """Return the user's words in a refused call, for logs that record it only as a result."""
     text = extract_text(result.content)
     if not result.error or not REFUSED_RESULT.match(text):
         return None
@@ -166,7 +166,7 @@ class UserDecision(msgspec.Struct, frozen=True):
 
 
 def extract_decisions(acts: Iterable[ToolAction]) -> tuple[UserDecision, ...]:
-    """Return all decisions of the user, oldest first."""
+    """Return all decisions of the user for the ledger, oldest first."""
     return tuple(decision for act in acts for decision in _decisions_of_action(act))
 
 
@@ -188,7 +188,7 @@ def _decisions_of_action(act: ToolAction) -> Iterator[UserDecision]:
 
 
 def _question_of_action(act: ToolAction) -> str:
-    """Return the question that a tool call put to the user."""
+    """Return the question that a tool call asked the user."""
     listed = act.args.get("questions")
     items = [item for item in listed if is_object(item)] if is_list(listed) else []
     asked = [str(item.get("question", "")) for item in items]
@@ -216,7 +216,7 @@ class BackgroundJob(msgspec.Struct, frozen=True):
 def extract_jobs(
     entries: Iterable[Entry], acts: Iterable[ToolAction], earlier: Sequence[BackgroundJob] = ()
 ) -> tuple[BackgroundJob, ...]:
-    """Return all background jobs, newest first."""
+    """Return all background jobs and subagents for the ledger, newest first."""
     states = {job.id: job.state for job in reversed(earlier)}
     names = {job.id: job.what for job in reversed(earlier)}
     for entry in entries:
@@ -282,7 +282,7 @@ class GitState(msgspec.Struct, frozen=True):
 def extract_created_items(
     acts: Iterable[ToolAction], earlier: Sequence[CreatedItem] = ()
 ) -> tuple[CreatedItem, ...]:
-    """Return everything that was created, newest first."""
+    """Return the created commits, issues and pull requests for the ledger, newest first."""
     found = {thing.id: thing for thing in reversed(earlier)}
     for act in acts:
         if act.refused is None:
@@ -292,7 +292,7 @@ def extract_created_items(
 
 
 def extract_git_state(acts: Iterable[ToolAction], earlier: GitState) -> GitState:
-    """Return the branch and the commit that were last seen."""
+    """Return the git branch and commit last seen, for the ledger."""
     branch, commit = earlier.branch, earlier.commit
     for act in acts:
         if act.kind == "shell" and "git" in act.command:
@@ -347,7 +347,7 @@ class LedgerTask(msgspec.Struct, frozen=True):
 
 
 def find_todo_state(entries: Iterable[Entry]) -> str:
-    """Return the last task list in the log, as it is kept there; empty if there is none."""
+    """Return the last to-do list in the log, as stored; empty if there is none."""
     facts = (entry.fact for entry in entries)
     values = [
         fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS_STATE
@@ -356,7 +356,7 @@ def find_todo_state(entries: Iterable[Entry]) -> str:
 
 
 def read_todo_list(state: str) -> tuple[LedgerTask, ...]:
-    """Return the task list of the log; empty for other agents' logs, which only hold the calls."""
+    """Return the to-do list of the log for the ledger; empty for other agents' logs."""
     found = read_tasks(state) if state else ()
     return tuple(
         LedgerTask(task.content, task.status, task.id, task.owner, open_blockers(found, task))
@@ -441,7 +441,7 @@ class SimpleCommand(msgspec.Struct, frozen=True, gc=False):
 
 
 def split_command_line(command: str) -> Iterator[SimpleCommand]:
-    """Yield the simple commands of a line that stand first in their pipes."""
+    """Yield the simple commands of a line, without those behind a pipe, for the ledger."""
     words: list[str] = []
     writes: list[str] = []
     piped = False
@@ -520,7 +520,7 @@ class CheckRun(msgspec.Struct, frozen=True):
 def extract_checks(
     acts: Iterable[ToolAction], earlier: Sequence[CheckRun] = ()
 ) -> tuple[CheckRun, ...]:
-    """Return the last distinct checks, newest first."""
+    """Return the last distinct test, build and lint runs for the ledger, newest first."""
     found = {check.command: check for check in reversed(earlier)}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
@@ -544,14 +544,14 @@ def is_check_command(part: SimpleCommand) -> bool:
 
 
 def hides_exit_code(command: str) -> bool:
-    """Return whether the exit code of a line may be another command's than the one that matters."""
+    """Return whether a line's exit code may belong to another command than the check."""
     return (
         "||" in command or ";" in command or any(part.piped for part in split_command_line(command))
     )
 
 
 def find_exit_code(act: ToolAction) -> int | None:
-    """Return the exit code from the result's detail or its first or last lines."""
+    """Return a command's exit code from its result's detail, or its first or last lines."""
     if act.detail:
         told = re.search(r'"exit_?[cC]ode":\s*(\d+)', act.detail)
         if told:
@@ -603,7 +603,7 @@ class ErrorRecord(msgspec.Struct, frozen=True):
 def extract_errors(
     acts: Iterable[ToolAction], earlier: Sequence[ErrorRecord] = ()
 ) -> tuple[ErrorRecord, ...]:
-    """Return the last distinct errors, newest first."""
+    """Return the last distinct errors for the ledger, newest first."""
     found = {_error_key(error.headline): error for error in reversed(earlier)}
     for act in acts:
         if act.refused is not None or not has_failed(act):
@@ -616,12 +616,12 @@ def extract_errors(
 
 
 def _error_key(headline: str) -> str:
-    """Return what errors have in common that differ only in numbers, such as line and time."""
+    """Return an error's text without its numbers, to count equal ones once in the ledger."""
     return VARYING_NUMBERS.sub("#", headline)[:80]
 
 
 def has_failed(act: ToolAction) -> bool:
-    """Return whether a call failed.
+    """Return whether a tool call failed.
 
     The output of a command decides only where its exit code cannot: words such as `error` stand in
     most source files, and showing one is not a failure.
@@ -636,7 +636,7 @@ def has_failed(act: ToolAction) -> bool:
 
 
 def find_error_line(text: str) -> str:
-    """Return the first line that reports an error; empty if none does."""
+    """Return the first line of output that reports an error; empty if none does."""
     at = 0
     while found := ERROR_MENTION.search(text, at):
         start = text.rfind("\n", 0, found.start()) + 1
@@ -649,12 +649,12 @@ def find_error_line(text: str) -> str:
 
 
 def strip_preamble(text: str) -> str:
-    """Return the output of a command without the lines that a harness put before it."""
+    """Return a command's output without the lines that a harness put before it."""
     return OUTPUT_PREAMBLE.sub("", text, count=1)
 
 
 def _describe_unexplained_failure(act: ToolAction) -> str:
-    """Describe a failure that no line explains; empty if the exit code was an answer."""
+    """Describe a failure without an error line; empty if the exit code was an answer."""
     lines = [" ".join(line.split()) for line in strip_preamble(act.text)[-2_000:].splitlines()]
     last = next((line for line in reversed(lines) if len(line) >= 15), "")
     if act.kind != "shell":
@@ -701,7 +701,7 @@ class TouchedFile(msgspec.Struct, frozen=True):
 def extract_files(
     acts: Iterable[ToolAction], earlier: Sequence[TouchedFile] = ()
 ) -> tuple[TouchedFile, ...]:
-    """Return all files, last touched first."""
+    """Return all files read or changed for the ledger, last touched first."""
     found = {file.path: file for file in reversed(earlier)}
     for act in acts:
         if act.error or act.refused is not None:
@@ -769,7 +769,7 @@ class CommandRun(msgspec.Struct, frozen=True):
 def extract_commands(
     acts: Iterable[ToolAction], earlier: Sequence[CommandRun] = ()
 ) -> tuple[CommandRun, ...]:
-    """Return the last distinct commands, newest first, without checks."""
+    """Return the last distinct commands for the ledger, newest first, without checks."""
     found = {run.text: run for run in reversed(earlier)}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:

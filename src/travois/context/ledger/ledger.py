@@ -1,4 +1,4 @@
-"""The ledger of a session: built from its log, and rendered within a token budget."""
+"""The ledger of a session: what it established, built from its log, within a token budget."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 def build_ledger(entries: Iterable[Entry]) -> Ledger:
-    """Build the ledger of these entries; earlier compactions make no difference to it."""
+    """Build the ledger of these log entries; earlier compactions make no difference to it."""
     builder = LedgerBuilder()
     builder.add(keep_live_entries(list(entries)))
     return builder.ledger
 
 
 class LedgerBuilder:
-    """A ledger that grows with its session: no entry is looked at twice."""
+    """A ledger that grows with its session: no entry is read twice."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -98,7 +98,7 @@ class LedgerBuilder:
         self._called = CalledTasks()
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take in the entries that came since the last time."""
+        """Add the entries that came since the last time."""
         known, done = self.ledger, [act for e in entries if (act := self._reader.read(e))]
         fork = max(known.fork, find_fork_start(entries))
         said = (*known.said, *extract_user_messages(entries, done))
@@ -132,7 +132,7 @@ class LedgerBuilder:
 
 
 def _last_folder(entries: Sequence[Entry]) -> str:
-    """Return the working folder at the end of a log."""
+    """Return the working folder at the end of a log, for the ledger's paths."""
     for entry in reversed(entries):
         match entry.fact:
             case Changed(what="cwd", value=folder) | Opened(cwd=folder):
@@ -317,7 +317,7 @@ def _render_section(section: LedgerSection, limit: int) -> str:
 
 
 def _allot_section_rooms(sections: list[LedgerSection], budget: int) -> dict[str, int]:
-    """Return each section's tokens: its share, then what the others leave, by rank."""
+    """Allot tokens to each ledger section: its share, then what the others leave, by rank."""
     wants = {
         s.title: estimate_tokens(_render_section(s, MESSAGE_CHAR_LIMITS[0])) + 2 for s in sections
     }
@@ -359,7 +359,7 @@ def _trim_section(section: LedgerSection, room: int) -> str:
 
 
 def _fill_with_messages(section: LedgerSection, room: int) -> str:
-    """Fill the room with messages: the first and the newest in full, of others whole sentences."""
+    """Fill the ledger's room with messages: first and newest whole, of others some sentences."""
     whole = section.units(MESSAGE_CHAR_LIMITS[0])
     text = "\n".join((f"## {section.title}", *whole))
     if estimate_tokens(text) + 2 <= room:
@@ -387,7 +387,7 @@ def _fill_with_messages(section: LedgerSection, room: int) -> str:
 
 
 def _max_room_share(section: LedgerSection, place: int) -> float:
-    """Return the share of the room up to which a message may be shown in full."""
+    """Return the share of the ledger's room up to which a message may be shown in full."""
     if place == 0:
         return 1.0
     return FIRST_MESSAGE_SHARE if section.opens and place == 1 else WHOLE_MESSAGES_SHARE
@@ -429,13 +429,13 @@ def _format_decisions(decisions: tuple[UserDecision, ...], limit: int) -> tuple[
 
 
 def _quote_text(text: str) -> str:
-    """Quote a text, each line behind a mark of its own."""
+    """Quote a text in the ledger, with a mark before each line."""
     lines = [line.rstrip() for line in text.splitlines()]
     return "- > " + "\n  > ".join(line for line in lines if line)
 
 
 def _flatten_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
-    """Put a text on one line."""
+    """Join a text into one line for the ledger."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else f"{flat[: limit - 2]} …"
 
@@ -448,7 +448,7 @@ def _format_files(files: tuple[TouchedFile, ...], cwd: str) -> tuple[str, ...]:
 
 
 def choose_base_folder(paths: Sequence[str], cwd: str) -> str:
-    """Return the folder that shortens these paths best: the working folder, or their own."""
+    """Choose the folder that shortens the ledger's paths best: the working folder, or another."""
     whole = [path for path in paths if path.startswith("/")]
     inside = [path for path in whole if path.startswith(cwd.rstrip("/") + "/")]
     if cwd.strip("/") and (len(inside) * 2 >= len(whole)):
@@ -461,7 +461,7 @@ def choose_base_folder(paths: Sequence[str], cwd: str) -> str:
 
 
 def _folders_above(path: str) -> Iterator[str]:
-    """Yield every folder above a path but the topmost ones, which say nothing."""
+    """Yield the folders above a ledger file, without the topmost ones, which say nothing."""
     while (path := dirname(path)).count("/") > 1:
         yield path
 
@@ -471,7 +471,7 @@ def _relative_path(path: str, folder: str) -> str:
 
 
 def _format_file_state(file: TouchedFile) -> str:
-    """Format the state of a changed file and its number of changes; empty for one only read."""
+    """Format a changed file's state and number of changes; empty for one only read."""
     if not file.changes:
         return ""
     is_plain = file.changes == 1 or file.state == "deleted"

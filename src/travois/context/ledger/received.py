@@ -46,7 +46,7 @@ class RenderedMessages(msgspec.Struct, frozen=True):
 
 
 def find_fork_start(entries: Iterable[Entry]) -> int:
-    """Return the entry with which a fork's own part begins; 0 if this is not a fork."""
+    """Return the entry that begins a fork's own messages; 0 if this is not a fork."""
     states = (e for e in entries if isinstance(e.fact, Changed) and e.fact.what == FORK_MARK)
     return max((entry.seq for entry in states), default=0)
 
@@ -58,7 +58,7 @@ def extract_received(
     fork: int,
     earlier: Iterable[ReceivedMessage] = (),
 ) -> tuple[ReceivedMessage, ...]:
-    """List messages from others in order; of repeated ones only the last.
+    """List received messages from others in order; of repeated ones only the last.
 
     The tasks of a fork's original are not included: they are not the fork's to do.
     """
@@ -85,7 +85,7 @@ def extract_received(
 
 
 def share_budget(sizes: Sequence[int], budget: int) -> list[int]:
-    """Share out a budget: items that need less than an even share leave the rest to the others."""
+    """Share a token budget among messages: what the short ones leave goes to the others."""
     shares = [0] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for done, index in enumerate(order):
@@ -95,7 +95,7 @@ def share_budget(sizes: Sequence[int], budget: int) -> list[int]:
 
 
 def fence_text(tag: str, text: str) -> str:
-    """Put a text, unchanged, between marks that it cannot contain itself."""
+    """Wrap a received text, unchanged, in tags that it cannot contain itself."""
     mark = sha256(text.encode(errors="replace")).hexdigest()[:8]
     return f'<{tag} mark="{mark}">\n{text}\n</{tag} {mark}>'
 
@@ -103,7 +103,7 @@ def fence_text(tag: str, text: str) -> str:
 def render_received(
     messages: Sequence[ReceivedMessage], *, budget: int, where: str = ""
 ) -> RenderedMessages:
-    """Render mail, reports and hook notes: the newest in full, older ones by their beginning.
+    """Render received mail, reports and hook notes: the newest whole, older ones shortened.
 
     `where` is the file with the full text of those not shown in full.
     """
@@ -126,7 +126,7 @@ def render_received(
 
 
 def _classify_sender(fact: User) -> ReceivedKind | None:
-    """Return the kind of a message not from the user: mail, hook, task or report; else None."""
+    """Return the kind of a received message: mail, hook, task or report; None for the user's."""
     match fact:
         case User(origin="mail"):
             return "mail"
@@ -141,7 +141,7 @@ def _classify_sender(fact: User) -> ReceivedKind | None:
 
 
 def _is_agent_report(act: ToolAction) -> bool:
-    """Return whether a call brought the report of an agent, not only the start of one."""
+    """Return whether a tool call returned an agent's report, not only started it."""
     apart = act.args.get("run_in_background")
     return canonical_name(act.name) == "Agent" and not apart and act.refused is None
 

@@ -58,7 +58,7 @@ def extract_user_messages(
 def extract_answers(
     entries: Iterable[Entry], *, since: int = 0, earlier: Iterable[SpokenMessage] = ()
 ) -> tuple[SpokenMessage, ...]:
-    """Return the model's last answers and findings, in order.
+    """Return the model's last answers and findings for the ledger, in order.
 
     A remark beside a call counts if it is long enough to state something.
     """
@@ -74,7 +74,7 @@ def extract_answers(
 
 
 def extract_rules(told: Iterable[SpokenMessage]) -> tuple[str, ...]:
-    """Return the sentences that state a standing rule or a constraint, oldest first."""
+    """Return the user's sentences that state a standing rule or a constraint, oldest first."""
     found: dict[str, str] = {}
     for message in told:
         for sentence in split_sentences(cut_pasted_logs(message.text)):
@@ -88,7 +88,7 @@ def extract_rules(told: Iterable[SpokenMessage]) -> tuple[str, ...]:
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield each sentence or line, without list markers before it."""
+    """Yield each sentence or line of a user's message, without list markers."""
     for piece in SENTENCE_BREAK.split(text):
         sentence = re.sub(r"^[\s>#*+\-]+|^\s*\d+[.)]\s+", "", piece).strip()
         if len(sentence) >= 8:
@@ -96,7 +96,7 @@ def split_sentences(text: str) -> Iterator[str]:
 
 
 def shorten_message(text: str, limit: int) -> str:
-    """Shorten a text to about `limit` characters: its first and its last sentences."""
+    """Shorten a user's message to about `limit` characters: first and last sentences."""
     if len(text) <= limit:
         return text
     text = cut_pasted_logs(text)
@@ -116,7 +116,7 @@ def shorten_message(text: str, limit: int) -> str:
 
 
 def take_first_sentences(text: str, limit: int) -> str:
-    """Return the first whole sentences that fit in `limit` characters; empty if none fits."""
+    """Return a message's first whole sentences within `limit` characters; empty if none fits."""
     pieces = [piece for piece in SENTENCE_BREAK.split(cut_pasted_logs(text)) if piece.strip()]
     count = _count_fitting_sentences(pieces, limit)
     more = " […]" if count < len(pieces) else ""
@@ -124,7 +124,7 @@ def take_first_sentences(text: str, limit: int) -> str:
 
 
 def cut_pasted_logs(text: str) -> str:
-    """Cut pasted logs and code in a text to their first and last lines."""
+    """Cut pasted logs and code in a user's message to their first and last lines."""
     kept: list[str] = []
     block: list[str] = []
     fenced = False
@@ -141,7 +141,7 @@ def cut_pasted_logs(text: str) -> str:
 
 
 def _text_of_message(fact: User) -> str:
-    """Return the text of a message, with a placeholder for each picture or document."""
+    """Return a user's message as text, with a placeholder for each image or document."""
     shown = [block for block in fact.content if isinstance(block, Media)]
     return "\n".join(
         [extract_text(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
@@ -166,7 +166,7 @@ def _clip_sentence(piece: str, longest: int) -> str:
 
 
 def _count_fitting_sentences(pieces: list[str], room: int) -> int:
-    """Return how many of these pieces fit."""
+    """Return how many sentences of a message fit."""
     used = 0
     for count, piece in enumerate(pieces):
         used += len(piece)

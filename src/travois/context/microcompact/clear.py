@@ -1,4 +1,4 @@
-"""Clearing of old tool results: the text is kept on disk, and the model gets the path."""
+"""Clearing old tool results: the text is kept on disk, and the model gets the path."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MAX_LISTED_RESULTS = 12
 
 
 def clear_old_results(agent: Agent) -> bool:
-    """Clear old results where that costs nothing or pays off; return whether any were cleared."""
+    """Clear old tool results if it costs nothing or pays off; return whether any were cleared."""
     view, card, size = agent.session.view, current_model(agent), context_tokens(agent.session.view)
     rested = should_clear_after_pause(agent)
     if not rested and size < warn_threshold(card):
@@ -84,7 +84,7 @@ def clear_old_results(agent: Agent) -> bool:
 
 
 def clear_instead_of_compacting(agent: Agent) -> bool:
-    """Clear old results in place of a compaction that is due; return whether that made enough room.
+    """Clear old results instead of a due compaction; return whether it made enough room.
 
     If the cache is gone anyway, a compaction costs no more and frees more.
     """
@@ -105,7 +105,7 @@ def clear_instead_of_compacting(agent: Agent) -> bool:
 
 
 def _apply_clearing(agent: Agent, found: ClearingPlan, *, why: str) -> None:
-    """Store what is cleared, append the clearing to the log, and report it in one line."""
+    """Store the tool results to clear, log the clearing, and report it in one line."""
     view = agent.session.view
     size, freed = context_tokens(view), round(found.freed * token_ratio(view))
     fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
@@ -122,7 +122,7 @@ def _apply_clearing(agent: Agent, found: ClearingPlan, *, why: str) -> None:
 
 
 def _clear_old_thinking(agent: Agent) -> bool:
-    """Keep only the last turn's thinking after an hour's pause; return whether there was more."""
+    """Clear all but the last turn's thinking after an hour's pause; False if there was none."""
     if (
         not agent.context.layers.thinking
         or seconds_since_request(agent) < agent.context.layers.idle_seconds
@@ -145,7 +145,7 @@ def check_provider_clearing(agent: Agent, reply: Reply) -> None:
 
 
 def _store_results(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
-    """Store the results that are not on disk yet, and return the path of each."""
+    """Store tool results that are not on disk yet; return the path of each."""
     items = [item for item in agent.session.view.items if isinstance(item.fact, Result)]
     shown = [item for item in items if isinstance(item.fact, Result) and item.fact.call in cleared]
     first = min((item.seq for item in shown), default=agent.session.seq)
@@ -161,7 +161,7 @@ def _store_results(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
 
 
 def _clear_inputs(agent: Agent, written: tuple[str, ...]) -> None:
-    """Store the arguments of these calls, and put their path in place of the long ones."""
+    """Store these calls' arguments, and replace the long ones by their path."""
     replies = (i.fact for i in agent.session.view.items if isinstance(i.fact, Assistant))
     made = (
         call for reply in replies for call in extract_calls(reply.content) if call.id in written
@@ -176,7 +176,7 @@ def _clear_inputs(agent: Agent, written: tuple[str, ...]) -> None:
 
 
 def _clear_locally(agent: Agent, paths: dict[str, str]) -> None:
-    """Put the path in place of each result; pictures as old go too, unless the cache is gone."""
+    """Replace each cleared result by its path; equally old images go too unless cached."""
     if not paths:
         return
     items = agent.session.view.items
@@ -188,7 +188,7 @@ def _clear_locally(agent: Agent, paths: dict[str, str]) -> None:
 
 
 def _group_by_template(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """Group calls by the common part of their paths, so that one fact can cover many."""
+    """Group cleared calls by the common part of their paths, so one fact covers many."""
     groups: dict[str, tuple[str, ...]] = {}
     for call, path in paths.items():
         template = path.replace(call, "{call}")
@@ -197,7 +197,7 @@ def _group_by_template(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _clear_on_server(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) -> None:
-    """Let the provider clear them; its own text names no file, so ours does, at the tail."""
+    """Let the provider clear old results; a note at the end names our files for them."""
     asked = {
         call.id: call
         for item in agent.session.view.items
@@ -228,7 +228,7 @@ CURRENT_FILES = 2
 def plan_clearing_instead(
     view: View, layers: ContextLayers, *, now: ClearingConditions, names: Mapping[str, float]
 ) -> ClearingPlan | None:
-    """Plan what to clear in place of a compaction that is due; None if that would not be enough.
+    """Plan what to clear instead of a due compaction; None if that would not be enough.
 
     Commands and searches go first, then files that were changed and left, then the files mentioned
     least (`names`): an edit needs the exact text of what it replaces. A compaction would take all
@@ -254,7 +254,7 @@ def plan_clearing_instead(
 def _choose_enough(
     view: View, candidates: Sequence[ViewItem], *, names: Mapping[str, float], wanted: int
 ) -> ClearingPlan:
-    """Choose all results that show no file, and as many of the others as it takes."""
+    """Choose results to clear: all that show no file, then as many others as needed."""
     files = _map_reads_to_files(view)
     read = [item for item in candidates if _result_call_id(item) in files]
     finished = _list_finished_files(view)
@@ -273,7 +273,7 @@ def _choose_enough(
 
 
 def _list_finished_files(view: View) -> set[str]:
-    """Return the files that were changed, without the most recently used ones."""
+    """Return changed files whose results can be cleared, without the most recently used."""
     changed: dict[str, bool] = {}
     for _, act in _list_file_calls(view):
         changed[act.path] = changed.pop(act.path, False) or act.kind != "read"
@@ -281,7 +281,7 @@ def _list_finished_files(view: View) -> set[str]:
 
 
 def _items_in_later_half(view: View) -> list[ViewItem]:
-    """Return the items that at least half of the cached prompt stands before."""
+    """Return the items after at least half of the cached prompt, where clearing is cheaper."""
     sizes = [fact_tokens(item.fact) for item in view.items[: view.seen]]
     before = head_tokens(view.epoch) if view.epoch else 0
     half = MIN_CACHED_SHARE * (before + sum(sizes))
@@ -293,7 +293,7 @@ def _items_in_later_half(view: View) -> list[ViewItem]:
 
 
 def _map_reads_to_files(view: View) -> dict[str, str]:
-    """Map the calls whose results show the latest text of a file, or lines of it, to that file."""
+    """Map tool calls with the latest text or lines of a file to it, to clear others first."""
     latest: dict[tuple[str, object, object], str] = {}
     for call, act in _list_file_calls(view):
         if act.kind == "read":
@@ -302,7 +302,7 @@ def _map_reads_to_files(view: View) -> dict[str, str]:
 
 
 def _list_file_calls(view: View) -> Iterator[tuple[str, ToolAction]]:
-    """Yield the calls that read, change or write a file, in order."""
+    """Yield the tool calls that read, change or write a file, in order."""
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
     for call in (call for reply in replies for call in extract_calls(reply.content)):
         args = decode_arguments(call.args)
@@ -324,7 +324,7 @@ FOLDED_TEXT_SHARE = 0.2
 
 
 def fold_old_calls(agent: Agent, *, trigger: CompactionTrigger) -> bool:
-    """Fold the middle of the conversation; return whether a compaction is no longer needed."""
+    """Fold the conversation's old tool calls; return whether compaction became unnecessary."""
     session, view = agent.session, agent.session.view
     room = room_beside_head(agent) / token_ratio(view)  # as we estimate
     cut = plan.find_foldable_part(view, tail=round(room * UNFOLDED_TAIL_SHARE))

@@ -1,4 +1,4 @@
-"""L2: microcompaction plans; old results that can be fetched again shrink to one line each.
+"""L2, microcompaction plans: old results that can be fetched again shrink to one line each.
 
 Model sees: in place of a cleared result, where its text can be read.
 Tokens: about 40 for each cleared result; where the provider clears, about 40 in one note.
@@ -80,7 +80,7 @@ class ClearingPlan(msgspec.Struct, frozen=True):
 def plan_clearing(
     view: View, layers: ContextLayers, *, now: ClearingConditions
 ) -> ClearingPlan | None:
-    """Plan what to clear before the next request; None if nothing should be."""
+    """Plan which old tool results to clear before the next request; None if none."""
     bound = has_thinking(view)
     if bound and not now.server:
         return None
@@ -98,7 +98,7 @@ def plan_clearing(
 
 
 def find_old_thinking(view: View, *, least: int = MIN_THINKING_TOKENS) -> int:
-    """Return the last entry whose thinking can go as a later turn has some; 0 if there is none."""
+    """Return the last entry whose thinking can be cleared, as a later turn has some; else 0."""
     facts = [item.fact for item in view.items]
     last = max((i for i, fact in enumerate(facts) if _thinking_blocks(fact)), default=0)
     while last > 0 and not isinstance(facts[last - 1], User):
@@ -113,7 +113,7 @@ def _thinking_blocks(fact: User | Assistant | Result) -> list[Opaque]:
 
 
 def _count_thinking_tokens(fact: User | Assistant | Result) -> int:
-    """Estimate the tokens of a reply's thinking: its text may be hidden, but it is paid for."""
+    """Estimate the tokens of a reply's thinking, which is billed even if hidden."""
     thoughts = _thinking_blocks(fact)
     if not thoughts or not isinstance(fact, Assistant):
         return 0
@@ -124,7 +124,7 @@ def _count_thinking_tokens(fact: User | Assistant | Result) -> int:
 def _clearable_results(
     view: View, layers: ContextLayers, now: ClearingConditions
 ) -> list[ViewItem]:
-    """Return the results that may be cleared at this moment."""
+    """Return the tool results that may be cleared now."""
     if now.cold:
         held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
         return list_oldest_results(view, kept=max(1, layers.kept), protected=held)
@@ -142,8 +142,8 @@ def is_clearable_tool(name: str) -> bool:
 def clearing_pays(view: View, found: ClearingPlan, *, now: ClearingConditions) -> bool:
     """Return whether rewriting the cache after the first cleared result pays off in time.
 
-    A session is assumed to last as long again as it has lasted; the compaction that would come
-    without this frees more, so nothing is gained beyond it.
+    A session is assumed to last as long again as it has lasted; the compaction that would otherwise
+    follow frees more, so no gain counts beyond it.
     """
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
@@ -153,13 +153,13 @@ def clearing_pays(view: View, found: ClearingPlan, *, now: ClearingConditions) -
 
 
 def _tokens_after(items: Sequence[ViewItem], gone: set[str]) -> int:
-    """Return the tokens from the first result of these calls on."""
+    """Return the tokens from the first cleared result on, which the cache must rewrite."""
     results = [isinstance(item.fact, Result) and item.fact.call in gone for item in items]
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
 def list_oldest_results(view: View, *, kept: int, protected: int) -> list[ViewItem]:
-    """Return the results that were sent, without the newest ones and so many tokens."""
+    """Return the sent tool results without the newest ones and so many tokens."""
     results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
     end, size = max(0, len(results) - kept), 0
     size = sum(fact_tokens(item.fact) for item in results[end:])
@@ -186,7 +186,7 @@ def plan_local_clearing(view: View, old: Sequence[ViewItem]) -> ClearingPlan:
 
 
 def _long_inputs(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], int]:
-    """Return the calls with long arguments whose results are old, and what clearing them frees."""
+    """Return old calls with long arguments, and what clearing them frees."""
     done = {item.fact.call for item in old if isinstance(item.fact, Result)}
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
     made = [call for reply in replies for call in extract_calls(reply.content) if call.id in done]
@@ -207,7 +207,7 @@ def _long_inputs(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], 
 def plan_server_clearing(
     view: View, old: Sequence[ViewItem], layers: ContextLayers
 ) -> ClearingPlan:
-    """Plan to clear all calls of such tools up to a point: a provider accepts no other set."""
+    """Plan to let the provider clear all such calls up to a point, the only set it accepts."""
     names = dict(_pair_calls_with_tools(view))
     sizes = {
         fact.call: fact_tokens(fact)
@@ -233,7 +233,7 @@ def _call_id_of(item: ViewItem) -> str:
 
 
 def _pair_calls_with_tools(view: View) -> Iterator[tuple[str, str]]:
-    """Yield the id and tool name of every call in the context."""
+    """Yield each tool call's ID and tool name, to plan clearing."""
     for item in view.items:
         if isinstance(item.fact, Assistant):
             yield from ((call.id, call.name) for call in extract_calls(item.fact.content))
@@ -260,7 +260,7 @@ MAX_NOTE_CHARS = 1_200
 
 
 class FoldedLine(msgspec.Struct, frozen=True):
-    """A step of the folded part."""
+    """One step in the folded part of a conversation."""
 
     text: str
     lasting: bool = False
@@ -268,7 +268,7 @@ class FoldedLine(msgspec.Struct, frozen=True):
 
 
 def find_foldable_part(view: View, *, tail: int) -> ConversationCut | None:
-    """Return the foldable part between first words and newest tokens; None if it is small."""
+    """Return the part of a conversation that can be folded; None if it is too small."""
     items = view.items
     begins = (i for i, one in enumerate(items) if isinstance(one.fact, Assistant) or is_folded(one))
     start = next(begins, len(items))
@@ -285,7 +285,7 @@ def find_foldable_part(view: View, *, tail: int) -> ConversationCut | None:
 
 
 def fold_items(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, snip: bool) -> str:
-    """Return the text that replaces these items; empty if it would exceed its budget."""
+    """Return the folded text of these items; empty if it would exceed its budget."""
     lines = list(_fold_lines(items))
     head = "\n".join((FOLDED_OPENING, *(f"- {line}" for line in _list_paths(paths))))
     sizes = [estimate_tokens(f"{line.text}\n") for line in lines]
@@ -307,7 +307,7 @@ def fold_items(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, 
 
 
 def _list_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the newest paths, and the older ones as a range."""
+    """Yield the newest folded paths, and the older ones as a range."""
     older, newer = paths[:-MAX_LISTED_FILES], paths[-MAX_LISTED_FILES:]
     if older:
         yield f"{older[0]} to {older[-1]} ({len(older)} files)"
@@ -343,7 +343,7 @@ def _fold_lines(items: Sequence[ViewItem]) -> Iterator[FoldedLine]:
 
 
 def _fold_user_item(item: ViewItem) -> Iterator[FoldedLine]:
-    """Yield lines for a message to the model; for an earlier folding, its own lines."""
+    """Yield the folded lines of a user message; an earlier folding keeps its own lines."""
     assert isinstance(item.fact, User)
     text = extract_text(item.fact.content).strip()
     if is_folded(item):
@@ -368,7 +368,7 @@ def _indent_lines(text: str) -> str:
 
 
 def _summarise_call(call: Call) -> str:
-    """Describe a call: the tool, and its file, command or pattern."""
+    """Describe a folded tool call: the tool, and its file, command or pattern."""
     args = decode_arguments(call.args)
     act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
     other = act.arg("pattern", "query", "url", "description", "prompt", "name")
@@ -377,7 +377,7 @@ def _summarise_call(call: Call) -> str:
 
 
 def _summarise_result(call: Call, result: Result | None) -> str:
-    """Describe the result of a call in one line."""
+    """Describe a folded tool result in one line."""
     if result is None:
         return "no result"
     lines = [line.strip() for line in extract_text(result.content).splitlines() if line.strip()]

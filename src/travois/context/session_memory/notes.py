@@ -1,6 +1,6 @@
 """Session notes: when they are updated, the update itself, and their use as a summary.
 
-An update runs in the background: a fork that may edit one file, which is held in memory meanwhile.
+An update runs in the background: a fork that may edit one file, which is kept in memory meanwhile.
 See docs/decisions/0046.
 """
 
@@ -75,7 +75,7 @@ class NotesSummary(msgspec.Struct, frozen=True):
 
 
 def should_keep_notes(agent: Agent) -> bool:
-    """Return whether to keep notes on this conversation: as the user set, or if they pay off."""
+    """Return whether to keep session notes: as the user set, or if they pay off."""
     card, wanted = current_model(agent), agent.context.layers.notes
     if (
         agent.runtime.background is None
@@ -91,7 +91,7 @@ def should_keep_notes(agent: Agent) -> bool:
 
 
 def update_notes_if_due(agent: Agent) -> None:
-    """Start an update of the notes in the background, if one is due."""
+    """Start an update of the session notes in the background, if one is due."""
     if not should_keep_notes(agent) or is_updating_notes(agent):
         return
     held, view, pace = (
@@ -120,7 +120,7 @@ def update_notes_if_due(agent: Agent) -> None:
 
 
 async def _update_notes(agent: Agent, held: SessionNotes) -> None:
-    """Ask the model for edits of the notes, log the result and write the file."""
+    """Ask the model to edit the session notes, log the result and write the file."""
     session = agent.session
     covers, size = session.seq, context_tokens(session.view)
     text = await ask_for_notes_update(
@@ -134,17 +134,17 @@ async def _update_notes(agent: Agent, held: SessionNotes) -> None:
 
 
 def is_updating_notes(agent: Agent) -> bool:
-    """Return whether an update is running."""
+    """Return whether an update of the session notes is running."""
     return agent.turn.notes is not None and not agent.turn.notes.done.is_set()
 
 
 def current_notes(agent: Agent) -> SessionNotes:
-    """Return the current notes; empty if there are none."""
+    """Return the current session notes; empty if there are none."""
     return decode_notes(agent.session.notes)
 
 
 def decode_notes(text: str) -> SessionNotes:
-    """Decode the notes from the log."""
+    """Decode the session notes from the log."""
     return msgspec.json.decode(text, type=SessionNotes) if text else SessionNotes()
 
 
@@ -154,17 +154,17 @@ def notes_path(agent: Agent) -> str:
 
 
 def notes_budget(agent: Agent) -> NotesBudget:
-    """Return the size limit of the notes: no more than a summary may take."""
+    """Return the size limit of the session notes: no more than a summary may take."""
     return NotesBudget(min(NotesBudget().whole, window.scaled_layers(agent).ledger))
 
 
 def write_notes(agent: Agent, text: str) -> str:
-    """Write the notes to their file, which can be rebuilt from the log; return its path."""
+    """Write the session notes to their file, which the log can rebuild; return its path."""
     return agent.world.spill(NOTES_FILE, text.encode(errors="replace"))
 
 
 async def wait_for_notes_summary(agent: Agent) -> NotesSummary | None:
-    """Wait for a running update, then return the notes as the model's part of a summary."""
+    """Wait for a running update, then return the session notes to use as a summary."""
     if not agent.context.layers.notes or not agent.context.layers.draft:
         return None
     await wait_for_notes_update(agent)
@@ -172,7 +172,7 @@ async def wait_for_notes_summary(agent: Agent) -> NotesSummary | None:
 
 
 def prepare_notes_summary(agent: Agent) -> NotesSummary | None:
-    """Return the current notes for a summary.
+    """Return the current session notes for use as a summary.
 
     None if there are none, or if they leave more uncovered than may stay verbatim.
     """
@@ -185,7 +185,7 @@ def prepare_notes_summary(agent: Agent) -> NotesSummary | None:
 
 
 def find_notes_cut(agent: Agent) -> ConversationCut | None:
-    """Return the cut with which notes can replace what comes before; None if they miss too much."""
+    """Return the cut up to which session notes can serve as the summary; None if they lag."""
     held = current_notes(agent)
     if not held.text or not agent.context.layers.notes or not agent.context.layers.draft:
         return None
@@ -196,14 +196,14 @@ def find_notes_cut(agent: Agent) -> ConversationCut | None:
 
 
 async def wait_for_notes_update(agent: Agent, *, patience: float = UPDATE_WAIT_SECONDS) -> None:
-    """Wait for a running update, but not forever."""
+    """Wait for a running update of the session notes, up to a time limit."""
     if agent.turn.notes is not None and agent.turn.notes.begun:
         with anyio.move_on_after(patience):
             await agent.turn.notes.done.wait()
 
 
 def _measure_progress(view: View, since: int, held: SessionNotes, *, limit: int) -> NotesProgress:
-    """Measure how far the conversation has grown since an entry."""
+    """Measure how far the conversation has grown since the session notes were updated."""
     fresh = [item.fact for item in view.items if item.seq > since]
     replies = [fact for fact in fresh if isinstance(fact, Assistant)]
     return NotesProgress(
@@ -227,7 +227,7 @@ REFUSED_CALL_TEXT = "Not run: this request may only make partial edits to {path}
 
 
 class NotesFile:
-    """The only file that an update can reach, in memory until the update is over."""
+    """The only file that a notes update can access, in memory until the update is over."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -278,7 +278,7 @@ class NotesFile:
 
 
 async def ask_for_notes_update(agent: Agent, held: str, *, path: str, budget: NotesBudget) -> str:
-    """Let the model edit the notes and return them; empty if it changed nothing."""
+    """Let the model edit the session notes and return them; empty if nothing changed."""
     pattern = load_notes_template(agent)
     file, view = NotesFile(path, held or pattern), agent.session.view.copy()
     before = file.text
@@ -290,14 +290,14 @@ async def ask_for_notes_update(agent: Agent, held: str, *, path: str, budget: No
 
 
 def load_notes_template(agent: Agent) -> str:
-    """Load the template of the notes: the user's own, or ours."""
+    """Load the session notes template: the user's own, or ours."""
     return _read_user_override(agent.context.layers.notes_template, "template.md") or _read_prompt(
         "notes.md"
     )
 
 
 async def _run_update_rounds(agent: Agent, view: View, file: NotesFile) -> None:
-    """Let the model edit, and ask again where an edit failed."""
+    """Let the model edit the session notes, and ask again where an edit failed."""
     for _ in range(MAX_UPDATE_ROUNDS):
         reply = await ask_quietly(agent, view, what="notes")
         if reply is None:
@@ -317,13 +317,13 @@ async def _run_update_rounds(agent: Agent, view: View, file: NotesFile) -> None:
 
 
 def _add_to_view(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
-    """Add a fact to the fork's own view; the session's log is not touched."""
+    """Add a fact to the notes update's own view; the session's log is not touched."""
     last = max((item.seq for item in view.items), default=0)
     view.add(Entry(max(last, agent.session.seq) + 1, agent.runtime.clock(), fact))
 
 
 async def _run_notes_edit(agent: Agent, call: Call, file: NotesFile) -> Result:
-    """Run one edit of the notes; any other call is refused."""
+    """Run one edit of the session notes; any other tool call is refused."""
     try:
         meaning = interpret_call(call, agent.tools.by_name, agent.tools.find_mcp_tool)
         _check_only_notes(agent, meaning, file.path)
@@ -338,7 +338,7 @@ async def _run_notes_edit(agent: Agent, call: Call, file: NotesFile) -> Result:
 
 
 def _check_only_notes(agent: Agent, meaning: InterpretedCall, path: str) -> None:
-    """Refuse everything but partial edits of the notes."""
+    """Refuse every tool call but partial edits of the session notes."""
     why = REFUSED_CALL_TEXT.format(path=path, tool=_edit_tool_name(agent) or "text")
     if meaning.tool.name not in ALLOWED_TOOLS:
         raise ToolError(why)
@@ -348,7 +348,7 @@ def _check_only_notes(agent: Agent, meaning: InterpretedCall, path: str) -> None
 
 
 def _edit_tool_name(agent: Agent) -> str:
-    """Return the model's name for the tool that edits files; empty if it has none."""
+    """Return the model's edit tool for updating session notes; empty if it has none."""
     epoch = agent.session.view.epoch
     names = [spec.name for spec in epoch.tools] if epoch else []
     return next((name for name in names if canonical_name(name) in EDIT_TOOLS), "")
@@ -375,7 +375,7 @@ def _read_prompt(name: str) -> str:
 
 
 def _read_user_override(path: str, name: str) -> str:
-    """Return the user's own version of a prompt; empty if there is none."""
+    """Return the user's own session notes prompt; empty if there is none."""
     return (
         _read_text_file(Path(path).expanduser())
         if path

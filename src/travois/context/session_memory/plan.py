@@ -1,4 +1,4 @@
-"""L3: session notes that the model keeps while it works, for use as a summary at a compaction.
+"""L3, session notes: kept by the model while it works, and used as a summary at a compaction.
 
 Model sees: nothing until a compaction puts them beside what rules have gathered.
 Tokens: at most `MAX_NOTES_TOKENS`, a sixth of it for each section; less in a small window.
@@ -89,7 +89,7 @@ class NotesProgress(msgspec.Struct, frozen=True):
 
 
 def is_update_due(progress: NotesProgress, pace: UpdatePace) -> bool:
-    """Return whether to update the notes: the conversation has grown, and the moment is good."""
+    """Return whether to update the session notes: enough has happened at a good moment."""
     closing = progress.left <= pace.last and progress.grown >= pace.last // 2
     grown = progress.grown >= (pace.first if progress.first else pace.growth)
     return (grown or closing) and (
@@ -98,9 +98,9 @@ def is_update_due(progress: NotesProgress, pace: UpdatePace) -> bool:
 
 
 def are_notes_worthwhile(price: Price, *, limit: int, head: int) -> bool:
-    """Return whether notes cost less than the summaries that they save, by the model's prices.
+    """Return whether session notes cost less than the summaries they save, at the model's prices.
 
-    They do not where no prices are known or the provider has no prompt cache.
+    False where no prices are known or the provider has no prompt cache.
     """
     if not price.input or not price.read or limit - head < MIN_NOTES_ROOM:
         return False
@@ -109,7 +109,7 @@ def are_notes_worthwhile(price: Price, *, limit: int, head: int) -> bool:
 
 
 def estimate_notes_costs(price: Price, *, limit: int, head: int) -> tuple[float, float]:
-    """Return the dollars that updates until one compaction cost, and the cost of its summary.
+    """Return the dollars that notes updates until a compaction cost, and its summary's cost.
 
     A summary is prepared early and updated at the cut, where the whole conversation is read again
     if the cache is gone by then.
@@ -145,9 +145,9 @@ def estimate_notes_costs(price: Price, *, limit: int, head: int) -> tuple[float,
 def build_notes_prompt(
     notes: str, *, template: str, instructions: str, path: str, tool: str = "", budget: NotesBudget
 ) -> str:
-    """Build the update prompt: variables filled in, sections that are too long named last.
+    """Build the notes update prompt: variables filled in, oversize sections named last.
 
-    Instructions without a place for the notes are followed by them.
+    If the user's instructions have no place for the notes, they are appended.
     """
     current = notes.strip() or template.strip()
     if "{{currentNotes}}" not in instructions:
@@ -158,7 +158,7 @@ def build_notes_prompt(
 
 
 def describe_oversize_notes(notes: str, budget: NotesBudget) -> list[str]:
-    """Describe to the model which notes are too long."""
+    """Describe to the model which sections of the session notes are too long."""
     sizes = {name: estimate_tokens(text) for name, text in split_sections(notes).items()}
     over = [
         f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.section_tokens
@@ -175,9 +175,9 @@ def describe_oversize_notes(notes: str, budget: NotesBudget) -> list[str]:
 
 
 def fit_notes(notes: str, *, path: str, budget: NotesBudget) -> str:
-    """Return the notes with each section cut to its limit, and the path of the rest.
+    """Return the session notes with each section cut to its limit, and the path of the rest.
 
-    Sections that are only a hint are omitted.
+    Sections that have only the template's hint are omitted.
     """
     parts = [text for text in split_sections(notes).values() if not _is_hint(text)]
     room, shown = budget.whole, list[str]()
@@ -190,19 +190,19 @@ def fit_notes(notes: str, *, path: str, budget: NotesBudget) -> str:
 
 
 def has_no_notes(notes: str, *, template: str) -> bool:
-    """Return whether nothing was noted yet."""
+    """Return whether the session notes contain nothing but the template."""
     return not notes.strip() or notes.split() == template.split()
 
 
 def replace_sections(notes: str, told: str) -> str:
-    """Replace sections of the notes with those of a text; unknown headings are ignored."""
+    """Replace sections of the session notes by those of a text; unknown headings are ignored."""
     held, fresh = split_sections(notes), split_sections(told)
     kept = {name: fresh.get(name, text) for name, text in held.items()}
     return "\n\n".join(kept.values()) + "\n"
 
 
 def split_sections(notes: str) -> dict[str, str]:
-    """Return the sections by their first line, the heading; text before them comes first."""
+    """Split session notes by heading; text before the first one comes first."""
     starts = [found.start() for found in SECTION_HEADING.finditer(notes)]
     bounds = [0, *starts, len(notes)] if not starts or starts[0] else [*starts, len(notes)]
     texts = [notes[a:b].strip() for a, b in pairwise(bounds)]
@@ -210,7 +210,7 @@ def split_sections(notes: str) -> dict[str, str]:
 
 
 def _is_hint(section: str) -> bool:
-    """Return whether a section has nothing but the hint of the template."""
+    """Return whether a section of the session notes has only the template's hint."""
     body = section.partition("\n")[2].strip()
     return section.startswith("# ") and (not body or bool(re.fullmatch(r"\([^\n]*\)", body)))
 
