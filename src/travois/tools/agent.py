@@ -82,7 +82,7 @@ async def _run_agent(args: AgentArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _note_ignored_arguments(args: AgentArgs) -> str:
-    """Tell which arguments of an Agent call a resumed agent ignores."""
+    """Return a remark on the Agent call's arguments that a resumed subagent ignores."""
     kept = (
         *(("type",) if args.subagent_type != GENERAL_TYPE else ()),
         *(("isolation",) if args.isolation != "none" else ()),
@@ -107,7 +107,7 @@ async def _run_agent_stop(args: StopArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _require_agents(env: Env) -> Subagents:
-    """Return the subagents of a session, or refuse if none may be started here."""
+    """Return the session's subagents for the Agent tool; raise `ToolError` if there are none."""
     if env.state.get(FORK_STATE):
         raise ToolError(FORK_REFUSAL)
     if env.agents is None:
@@ -116,7 +116,7 @@ def _require_agents(env: Env) -> Subagents:
 
 
 def _type_spellings(kind: str) -> tuple[str, ...]:
-    """Return an agent type as the model wrote it and as other harnesses name it."""
+    """Return the Agent tool's agent type as the model wrote it and as other harnesses name it."""
     name = kind.strip() or GENERAL_TYPE
     return tuple(dict.fromkeys((name, name.removesuffix("-purpose"))))
 

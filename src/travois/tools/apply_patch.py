@@ -1,6 +1,6 @@
 """ApplyPatch: several files changed by one patch, all of them or none.
 
-A file is changed where the old lines of the patch stand in it: who can quote a text knows it. What
+A file is changed where the old lines of the patch occur in it: who can quote a text knows it. What
 would overwrite a file that the model has not read is refused, as Write refuses it.
 """
 
@@ -139,7 +139,7 @@ def _add_chunk_line(line: str, old: list[str], new: list[str]) -> None:
 
 
 def apply_chunks(text: str, chunks: Sequence[PatchChunk], path: str) -> str:
-    """Return a text after the chunks of a patch; raises `ToolError` where one does not fit."""
+    """Apply the chunks of a patch to a text; raises `ToolError` if one does not fit."""
     feed = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(feed)
     ended = bool(lines) and not lines[-1]
@@ -170,7 +170,7 @@ def _render_chunk(lines: Sequence[str], chunk: PatchChunk, start: int) -> list[s
 
 
 def _find_chunk_start(lines: Sequence[str], chunk: PatchChunk, at: int, *, which: str) -> int:
-    """Find the line at which a chunk applies, from line `at` on."""
+    """Find the line at which a patch chunk applies, from line `at` on."""
     for anchor in chunk.anchors:
         found = _find_lines(lines, (anchor,), at)
         if found < 0:
@@ -191,7 +191,7 @@ def _find_chunk_start(lines: Sequence[str], chunk: PatchChunk, at: int, *, which
 
 
 def _find_lines(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
-    """Find the first place of a patch chunk's lines from `at` on, ever less exactly; else -1."""
+    """Find where a patch chunk's lines first occur, more and more leniently; -1 if nowhere."""
     for same in (str, str.rstrip, str.strip, _fold_line):
         sought = [same(line) for line in wanted]
         there = [same(line) for line in lines[at:]]
@@ -202,7 +202,7 @@ def _find_lines(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
 
 
 def _fold_line(line: str) -> str:
-    """Simplify the typography of a line of a patch: plain quotes and dashes, no outer blanks."""
+    """Simplify the typography of a patch line: plain quotes and dashes, no outer blanks."""
     text = unicodedata.normalize("NFKC", line).translate(DASH_FOLD | QUOTE_FOLD)
     return text.strip()
 
@@ -217,7 +217,7 @@ class PatchArgs(msgspec.Struct, frozen=True):
 
 
 class PatchedFile(msgspec.Struct, frozen=True):
-    """One file as the patch leaves it; none where it is deleted."""
+    """One file as the patch leaves it; None if it is deleted."""
 
     sign: str
     path: str

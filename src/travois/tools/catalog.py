@@ -1,4 +1,4 @@
-"""The catalog of all tools, in the order in which models see them."""
+"""The catalogue of all tools, in the order in which models see them."""
 
 from __future__ import annotations
 

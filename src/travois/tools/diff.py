@@ -1,4 +1,4 @@
-"""Differences between two versions of a text: structured for programs, and as a short excerpt."""
+"""Diffs between two versions of a file: structured for programs, and as a short excerpt."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FilePatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 def compare_texts(path: str, before: str | None, after: str) -> FilePatch:
-    """Compare two versions of a file; `before` is None for a new file."""
+    """Compute the diff between two versions of a file; `before` is None for a new one."""
     new = split_lines(show_invalid_bytes(after))
     if before is None:
         return FilePatch("create", path, added=len(new), removed=0)
@@ -89,7 +89,7 @@ def _excerpt_rows(hunk: DiffHunk) -> Iterator[str]:
 
 
 def _build_hunks(old: list[str], new: list[str]) -> Iterator[DiffHunk]:
-    """Build the diff hunks between two lists of lines; equal start and end are left out first."""
+    """Build the diff hunks between two lists of lines, after trimming equal ends."""
     head = _common_prefix_length(old, new)
     tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
     start = max(head - CONTEXT_LINES, 0)
@@ -110,7 +110,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
-    """Group the differences of two lists of lines into hunks; compare no very large lists."""
+    """Group the differences of two lists of lines into diff hunks; very large ones become one."""
     if len(a) * len(b) > MAX_COMPARED_PAIRS:
         yield [("replace", 0, len(a), 0, len(b))]
     elif a != b:

@@ -1,8 +1,8 @@
 """Edit, MultiEdit and Write: changing text files.
 
-A file that the model has not read may be edited where `old_string` stands in it to the letter: who
-can quote a text knows it. A file that has changed since the model read it is edited as it is now,
-under the same condition, and the model is told. Neither counts as having read the file.
+A file that the model has not read may be edited where `old_string` occurs in it exactly: who can
+quote a text knows it. A file that has changed since the model read it is edited as it is now, under
+the same condition, and the model is told. Neither counts as having read the file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LINE_NUMBER_PATTERN = re.compile(r"\s*\d+\t")
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A text to look for, and the one to put in its place."""
+    """A text to find, and its replacement."""
 
     old_string: str
     new_string: str
@@ -71,7 +71,7 @@ class EditPlan(msgspec.Struct, frozen=True):
 
 
 def plan_edit(text: str, change: Change, *, forgiving: bool) -> EditPlan:
-    """Plan one change; raises `ToolError` where its meaning is not clear."""
+    """Plan one change of an Edit call; raises `ToolError` if it is ambiguous."""
     if change.old_string == change.new_string:
         raise ToolError("old_string and new_string are the same, so there is nothing to change.")
     if not change.old_string:
@@ -181,7 +181,7 @@ class MultiEditArgs(msgspec.Struct, frozen=True):
 
 
 class EditedText(msgspec.Struct, frozen=True):
-    """A text after some changes: in how many places, and what was forgiven."""
+    """A text after some changes, with the number of places and any lenient matches."""
 
     result: DecodedText
     places: int = 0
@@ -256,7 +256,7 @@ async def _read_edit_source(path: str, stat: FileStat | None, *, env: Env) -> De
 
 
 def _apply_changes(source: DecodedText, changes: Sequence[Change], *, known: bool) -> EditedText:
-    """Return the source after all changes; raises `ToolError` if one of them cannot be made."""
+    """Apply all changes of an Edit call; raises `ToolError` if one of them does not fit."""
     edited = EditedText(source)
     for number, change in enumerate(changes, 1):
         try:
@@ -318,7 +318,7 @@ MULTI_EDIT = Tool(
 
 
 class WriteArgs(msgspec.Struct, frozen=True):
-    """A file and what it shall hold."""
+    """A file and its new content."""
 
     file_path: str
     content: str
@@ -373,7 +373,7 @@ def _refuse_unread_file(path: str, is_now: str, *, known: bool, env: Env) -> Non
 
 
 def _encode_like(content: str, old: DecodedText | None) -> tuple[bytes, str]:
-    """Encode new file content like the old file, with a remark on what was kept."""
+    """Encode a written file's content like the old file, with a remark on what was kept."""
     encoding = TextEncoding(old.encoding.codec, old.encoding.bom) if old else TextEncoding("utf-8")
     kinds = line_endings(old.text) if old else []
     remark = encoding.label
@@ -414,7 +414,7 @@ WRITE = Tool(
 
 
 def preview_change(tool: str, args: str, *, path: str, data: bytes | None) -> FilePatch | None:
-    """Return what Edit, MultiEdit or Write would make of a file; None if it is not a text.
+    """Preview what Edit, MultiEdit or Write would make of a file; None if it is not a text.
 
     `data` is None where there is no file. Raises `ToolError` if the edit does not fit.
     """

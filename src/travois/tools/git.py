@@ -51,7 +51,7 @@ GIT_ENVIRONMENT = {
 
 
 class GitEnv(Protocol):
-    """As much of the world as git needs."""
+    """The environment that git needs."""
 
     @property
     def cwd(self) -> str: ...
@@ -84,7 +84,7 @@ class GitRepository(msgspec.Struct, frozen=True):
 
 
 async def find_repository(env: GitEnv) -> GitRepository:
-    """Find the repository around the working folder; refuse one that claims other files."""
+    """Return the git repository around the working folder; refuse one that claims other files."""
     words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
     found = (
         _check_git_result(env, await _run_git(env, words, GIT_ENVIRONMENT))
@@ -98,7 +98,7 @@ async def find_repository(env: GitEnv) -> GitRepository:
 
 
 async def run_git_query(env: GitEnv, repo: GitRepository, words: Sequence[str]) -> ProcessResult:
-    """Run one git command that only reads; refused with git's reason if it fails."""
+    """Run one read-only git command; raises `ToolError` with git's reason if it fails."""
     return _check_git_result(env, await _run_git(env, words, repo.env()))
 
 
@@ -115,13 +115,13 @@ def resolve_repository_paths(
 
 
 def decode_git_output(done: ProcessResult) -> str:
-    """Decode the output of git, or its beginning if it was too long."""
+    """Decode git's output, or its beginning if it was too long."""
     whole = done.output.head if done.output.missing_bytes else done.output.head_and_tail()
     return whole.decode(errors="replace")
 
 
 async def _find_repository_filters(env: GitEnv) -> tuple[str, ...]:
-    """Return the names of the filters that the user has not set up for all repositories."""
+    """Return git filters of a repository that the user has not configured globally."""
     pattern = r"^filter\..*\.(clean|smudge|process)$"
     words = ("config", "--null", "--show-scope", "--name-only", "--get-regexp", pattern)
     done = await _run_git(env, words, GIT_ENVIRONMENT)
@@ -188,7 +188,7 @@ OPERATION_MARKERS = {
 
 
 class StatusArgs(msgspec.Struct, frozen=True):
-    """Nothing to choose."""
+    """No arguments."""
 
 
 class DiffArgs(msgspec.Struct, frozen=True):
@@ -362,7 +362,7 @@ def _describe_upstream(upstream: str, counts: str) -> str:
 
 
 async def _operations_in_progress(env: Env, repo: GitRepository) -> list[str]:
-    """List the operations in progress, such as a merge or rebase."""
+    """List the git operations in progress, such as a merge or rebase."""
     found: list[str] = []
     for mark, what in OPERATION_MARKERS.items():
         if await env.files.stat(os.path.join(repo.folder, mark)):
@@ -382,7 +382,7 @@ BLAME_LINE = re.compile(r"[0-9a-f]{40,64} \d+ (\d+)")
 
 
 def _group_blame(porcelain: str) -> Iterable[str]:
-    """Yield blame lines, with each commit named once above its lines."""
+    """Yield GitBlame lines, with each commit named once above its lines."""
     about, sha, number, last = dict[str, dict[str, str]](), "", "", ""
     for line in porcelain.split("\n")[:-1]:
         if line.startswith("\t"):

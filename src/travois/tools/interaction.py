@@ -22,14 +22,14 @@ NOBODY_ANSWERED = "Nobody answered. Decide yourself, and state your assumptions 
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answer to pick."""
+    """One answer that the user can choose."""
 
     label: str
     description: str = ""
 
 
 class Asking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One question with its answers."""
+    """One question with its possible answers."""
 
     question: str
     options: Annotated[tuple[Offer, ...], msgspec.Meta(min_length=2, max_length=6)]
@@ -38,7 +38,7 @@ class Asking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AskArgs(msgspec.Struct, frozen=True):
-    """The questions, which are put together."""
+    """The questions, which are asked together."""
 
     questions: Annotated[tuple[Asking, ...], msgspec.Meta(min_length=1, max_length=4)]
 
@@ -97,7 +97,7 @@ PLAN_MODE_TEXT = (
 
 
 class EnterPlanArgs(msgspec.Struct, frozen=True):
-    """Nothing to say."""
+    """No arguments."""
 
 
 async def _run_enter_plan_mode(args: EnterPlanArgs, env: Env, call: str) -> ToolOutcome:
@@ -111,7 +111,7 @@ class PlanArgs(msgspec.Struct, frozen=True):
 
 
 async def _run_exit_plan_mode(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
-    """Ask the user to approve a plan, and leave plan mode in the mode they choose."""
+    """Run the ExitPlanMode tool: ask the user to approve a plan, then leave plan mode."""
     if env.mode != "plan":
         raise ToolError("Plan mode is not on: continue with the work.")
     try:
@@ -169,7 +169,7 @@ EXIT_PLAN_MODE = Tool(
 
 
 class Todo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing to do; `active` says it as being done, for the screen."""
+    """One to-do; `active` is its wording while in progress, for the screen."""
 
     content: Annotated[str, msgspec.Meta(min_length=1)]
     status: Literal["pending", "in_progress", "completed"]
@@ -177,7 +177,7 @@ class Todo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TodoArgs(msgspec.Struct, frozen=True):
-    """The whole list, which replaces the one before."""
+    """The whole to-do list, which replaces the previous one."""
 
     todos: tuple[Todo, ...]
 
@@ -223,7 +223,7 @@ def _task_list_events(before: TaskList, after: TaskList) -> Iterator[TaskCreated
 
 
 def _describe_todos(todos: tuple[Todo, ...]) -> str:
-    """Summarize a todo list: how many are done, and a hint if several are in progress."""
+    """Summarize a to-do list: how many are done, and a hint if several are in progress."""
     if not todos:
         return "No todos."
     done = sum(todo.status == "completed" for todo in todos)

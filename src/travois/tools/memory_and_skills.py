@@ -29,7 +29,7 @@ class RecallArgs(msgspec.Struct, frozen=True):
 
 
 class RecallHit(msgspec.Struct, frozen=True):
-    """A line that holds some of the words."""
+    """A line that contains some of the words."""
 
     words: int
     path: str

@@ -1,7 +1,7 @@
 """NotebookEdit: changing one cell of a notebook without touching the others.
 
-The notebook's JSON is not written anew: only the values that change are, in the style of the file.
-A code cell that is replaced loses its outputs, which are those of another text.
+The notebook's JSON is not rewritten: only the values that change are, in the style of the file. A
+code cell that is replaced loses its outputs, which belong to other code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CellOutput(msgspec.Struct, frozen=True):
 
 
 class NotebookCell(msgspec.Struct, frozen=True):
-    """One cell, as far as a reader cares."""
+    """One cell of a notebook, without members that a reader does not need."""
 
     cell_type: str
     source: MultilineText = ""
@@ -84,7 +84,7 @@ class JsonSpan(NamedTuple):
 
 
 def parse_notebook(text: str) -> Notebook | None:
-    """Return the notebook in this text; None if it is none."""
+    """Parse a text as a Jupyter notebook; None if it is none."""
     try:
         return msgspec.json.decode(text.encode(errors="replace"), type=Notebook)
     except msgspec.DecodeError:
@@ -92,12 +92,12 @@ def parse_notebook(text: str) -> Notebook | None:
 
 
 def join_lines(words: MultilineText) -> str:
-    """Join text that notebooks store as one string or as a list of lines."""
+    """Join a notebook's text, stored as one string or as a list of lines."""
     return words if isinstance(words, str) else "".join(words)
 
 
 def render_cells(text: str, start: TextPosition, limit: int, *, room: ResultRoom) -> str:
-    """Return the cells from a place on with shortened outputs; empty if this is no notebook."""
+    """Render notebook cells from an index on, outputs shortened; empty if it is no notebook."""
     notebook = parse_notebook(text)
     if notebook is None:
         return ""
@@ -114,7 +114,7 @@ def render_cells(text: str, start: TextPosition, limit: int, *, room: ResultRoom
 
 
 def find_member_spans(text: str, at: int) -> dict[str, JsonSpan]:
-    """Find the values of the JSON object that begins here, by name."""
+    """Find the positions of the values in a notebook's JSON object, by name."""
     found = dict[str, JsonSpan]()
     at = _skip_whitespace(text, at + 1)
     while text[at] != "}":
@@ -126,7 +126,7 @@ def find_member_spans(text: str, at: int) -> dict[str, JsonSpan]:
 
 
 def find_element_spans(text: str, at: int) -> list[JsonSpan]:
-    """Find the values of the JSON array that begins here."""
+    """Find the positions of the values in a notebook's JSON array."""
     found = list[JsonSpan]()
     at = _skip_whitespace(text, at + 1)
     while text[at] != "]":
@@ -199,7 +199,7 @@ UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
 class JsonStyle(msgspec.Struct, frozen=True):
-    """The layout of a JSON text: `unit` is one step of indentation, None if all is on one line."""
+    """The layout of a JSON text: `unit` is one indentation step, None if it is on one line."""
 
     unit: str | None
     newline: str
@@ -220,7 +220,7 @@ class JsonStyle(msgspec.Struct, frozen=True):
 
 
 class NotebookText(msgspec.Struct, frozen=True):
-    """A notebook, its text, and where in it the cells are."""
+    """A notebook, its JSON text, and the positions of its cells."""
 
     text: str
     notebook: Notebook
@@ -230,7 +230,7 @@ class NotebookText(msgspec.Struct, frozen=True):
 
 
 def parse_notebook_text(text: str) -> NotebookText | None:
-    """Return the notebook in this text with its places; None if it is none."""
+    """Parse a notebook together with the positions of its cells; None if it is none."""
     notebook = parse_notebook(text)
     if notebook is None:
         return None
@@ -247,7 +247,7 @@ def parse_notebook_text(text: str) -> NotebookText | None:
 def replace_cell(
     sheet: NotebookText, index: int, *, source: str, cell_type: str
 ) -> list[TextSplice]:
-    """Replace a cell's source, and perhaps its type; its outputs are cleared."""
+    """Replace a notebook cell's source, and perhaps its type; its outputs are cleared."""
     span = sheet.cells[index]
     parts = find_member_spans(sheet.text, span.start)
     if cell_type != sheet.notebook.cells[index].cell_type or "source" not in parts:
@@ -280,7 +280,7 @@ def insert_cell(
 
 
 def delete_cell(sheet: NotebookText, index: int) -> list[TextSplice]:
-    """Delete a cell, with the comma beside it."""
+    """Delete a notebook cell, with the comma beside it."""
     cells = sheet.cells
     if index + 1 < len(cells):
         return [TextSplice(cells[index].start, cells[index + 1].start, "")]

@@ -33,7 +33,7 @@ CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
 class ReadableOutput(msgspec.Struct, frozen=True):
-    """Text for a model, what there is to say about it, and how many lines there were in all."""
+    """Output as text for a model, remarks on it, and its total number of lines."""
 
     text: str
     remarks: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ SaveOutput = Callable[[bytes], str]
 def make_readable(
     output: CapturedOutput, *, tokens: int = DEFAULT_OUTPUT_TOKENS, keep: SaveOutput | None = None
 ) -> ReadableOutput:
-    """Return the output if it is short, else its two ends, what is missing, and where to read that.
+    """Return a program's output if it is short, else its two ends and where to read the rest.
 
     All numbers are those of the output as the program wrote it.
     """
@@ -95,7 +95,7 @@ def make_readable(
 
 
 def _decode_ends(output: CapturedOutput) -> tuple[DecodedPart, DecodedPart]:
-    """Return the beginning and the end of an output that is too long to be looked at as a whole."""
+    """Return the two ends of a program's output that is too long to decode as a whole."""
     end = output.tail if output.missing_bytes else output.head[-MAX_END_BYTES:] + output.tail
     front = _decode_part(_trim_split_character(output.head[:MAX_END_BYTES], "end"))
     return front, _decode_part(_trim_split_character(end[-MAX_END_BYTES:], "start"))
@@ -104,7 +104,7 @@ def _decode_ends(output: CapturedOutput) -> tuple[DecodedPart, DecodedPart]:
 def _describe_saved_output(
     output: CapturedOutput, keep: SaveOutput | None, *, line: int = 1
 ) -> str:
-    """Keep the output in a file; returns the words that tell where, and how to read on."""
+    """Save a program's output to a file; return the words that tell how to read it."""
     onward = f"continue with Read offset={line}, or use Grep."
     if output.file:
         what = "The first part of it" if output.is_capped else "All of it"
@@ -145,7 +145,7 @@ def _decode_part(data: bytes) -> DecodedPart:
 
 
 def strip_terminal_codes(text: str) -> str:
-    """Return the text as it stands on a screen in the end: no colours, last state of each line."""
+    """Return a program's output as a screen shows it in the end, without colours."""
     if "\x1b" in text:
         text = TERMINAL_ESCAPE.sub("", text)
     if "\x08" in text:
@@ -161,7 +161,7 @@ def _escape_control(match: re.Match[str]) -> str:
 
 
 def _trim_split_character(data: bytes, side: str) -> bytes:
-    """Return the bytes without a UTF-8 character that was cut in two on that side."""
+    """Trim a UTF-8 character that a cut through the output has split on that side."""
     if side == "start":
         return re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data)
     return re.sub(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z", b"", data)

@@ -18,9 +18,9 @@ MAX_FOLDER_NAMES = 5_000
 
 
 def absolute_path(path: str, cwd: str) -> str:
-    """Return the path without `~`, dots and doubled slashes; links are not followed.
+    """Return a tool's path argument without `~`, dots and doubled slashes; links are kept.
 
-    What is judged is what is opened: `link/..` means the folder that holds the link.
+    Permissions judge what is opened: `link/..` means the folder that contains the link.
     """
     if "\0" in path:
         shown = escape_path(path)
@@ -30,13 +30,13 @@ def absolute_path(path: str, cwd: str) -> str:
 
 
 def read_access(path: str, here: CallLocation) -> tuple[Access, ...]:
-    """Return the access of a call that reads one file."""
+    """Return the access of a tool call that reads one file."""
     _refuse_nul_path(path)
     return (Access("read", absolute_path(path, here.cwd)),)
 
 
 def write_access(path: str, here: CallLocation) -> tuple[Access, ...]:
-    """Return the access of a call that changes one file."""
+    """Return the access of a tool call that changes one file."""
     _refuse_nul_path(path)
     return (Access("write", absolute_path(path, here.cwd)),)
 
@@ -48,20 +48,20 @@ def _refuse_nul_path(path: str) -> None:
 
 
 def display_path(path: str, env: Env) -> str:
-    """Return the path as a person would write it: from the workspace on, where it is inside."""
+    """Return a path as a person would write it: relative if it is inside the workspace."""
     inside = path.startswith(env.root.rstrip("/") + "/")
     return escape_path(os.path.relpath(path, env.root) if inside else path)
 
 
 def escape_path(path: str) -> str:
-    """Return the path with escapes for what would not be seen, or would play tricks on a screen."""
+    """Escape characters of a displayed path that are invisible or could trick a terminal."""
     if path.isprintable():
         return path
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
 async def require_file(path: str, env: Env) -> FileStat:
-    """Return the stat of a file; refuse folders, devices and missing files."""
+    """Return the status of a tool's file argument; refuse folders, devices and missing files."""
     stat = await env.files.stat(path)
     if stat is None:
         raise ToolError(await _describe_missing_path(path, env))
@@ -73,7 +73,7 @@ async def require_file(path: str, env: Env) -> FileStat:
 
 
 def describe_link(stat: FileStat | None) -> str:
-    """Return a remark on where a link leads; empty if it is none."""
+    """Return a remark on where a path's link leads; empty if it is none."""
     return (
         f" (a link to {escape_path(stat.link)})" if stat and stat.link and not stat.private else ""
     )
@@ -94,7 +94,7 @@ async def _describe_missing_path(path: str, env: Env) -> str:
 
 
 def _find_similar_names(name: str, names: list[str]) -> list[str]:
-    """Find up to three names in a folder that resemble a missing one."""
+    """Return up to three names in a folder that resemble a missing file's."""
     lowered = {other.lower(): other for other in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
     stem = name.lower().partition(".")[0]
@@ -103,7 +103,7 @@ def _find_similar_names(name: str, names: list[str]) -> list[str]:
 
 
 async def _describe_folder(path: str, env: Env) -> str:
-    """Explain that a path is a folder instead of a file, and list some of its entries."""
+    """Explain that a path is a folder, not a file, and list some of its entries."""
     names = await env.files.list_names(path, limit=MAX_FOLDER_NAMES)
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     inside = (

@@ -80,19 +80,19 @@ CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
 
 
 def image_type(head: bytes) -> str:
-    """Return the media type of an image that models can see; empty if it is none."""
+    """Return the media type of an image that the Read tool can show; empty for other files."""
     return next((mime for at, start, mime in IMAGE_SIGNATURES if head.startswith(start, at)), "")
 
 
 def describe_file_kind(head: bytes) -> str:
-    """Describe the kind of a binary file by its first bytes."""
+    """Describe a binary file's kind by its first bytes, for the Read tool."""
     return next(
         (name for at, start, name in FILE_SIGNATURES if head.startswith(start, at)), "binary data"
     )
 
 
 def is_garbled(head: bytes) -> bool:
-    """Return whether the beginning of a file has too many control characters for text."""
+    """Return whether a file has too many control characters for the Read tool to show as text."""
     return len(head) - len(head.translate(None, CONTROL_BYTES)) > len(head) // 10
 
 
@@ -107,7 +107,7 @@ PDF_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 
 
 def read_pdf_pages(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
-    """Return the pages named like `3` or `1-5`, each under a heading; all by default."""
+    """Return PDF pages selected as `3` or `1-5`, each under a heading; all by default."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
@@ -122,7 +122,7 @@ def read_pdf_pages(data: bytes, wanted: str, *, column: int, room: ResultRoom) -
 
 
 def _parse_page_range(wanted: str, count: int) -> tuple[int, int]:
-    """Return the first and the last page asked for, as far as they exist."""
+    """Return the first and last PDF page requested, as far as they exist."""
     said = PAGE_RANGE.fullmatch(wanted.strip()) if wanted else None
     if wanted and said is None:
         raise ToolError(f'pages must be like "3" or "1-5", not {wanted!r}.')
@@ -260,7 +260,7 @@ def _fit_page(page: LinePage) -> FittedPage:
 
 
 def _describe_position(page: LinePage, fitted: FittedPage, total: str, *, more: bool) -> str:
-    """Say which part of the file a page is, and how to read on."""
+    """Describe which part of a file the Read tool returned, and how to read on."""
     (line, column), after = page.first, fitted.next
     if after.column > 1:
         told = f"line {line}{total} is cut: characters {column:,}-{after.column - 1:,}"
@@ -271,7 +271,7 @@ def _describe_position(page: LinePage, fitted: FittedPage, total: str, *, more: 
 
 
 def _describe_encoding(source: DecodedText) -> Iterator[str]:
-    """List remarks on an unusual encoding and mixed line endings of a file."""
+    """List remarks on a read file's unusual encoding or mixed line endings."""
     if source.encoding.label:
         yield f"encoding: {source.encoding.label}"
     kinds = line_endings(source.text)
@@ -282,7 +282,7 @@ def _describe_encoding(source: DecodedText) -> Iterator[str]:
 async def _read_large_file(
     path: str, head: bytes, args: ReadArgs, *, size: int, env: Env
 ) -> ToolOutcome:
-    """Return some lines of a file that is too large to be held in memory."""
+    """Read some lines of a file that is too large for memory."""
     encoding = detect_encoding(head)
     if encoding is None or _is_garbled_text(encoding, head):
         raise ToolError(_binary_file_message(display_path(path, env), head, size))

@@ -1,8 +1,8 @@
 """Grep and Glob: finding text and files with ripgrep.
 
 Both respect ignore files, look into hidden folders but not into .git, and name files relative to
-the shell's folder. Grep orders by path. Glob orders by time of change, newest first, unless so many
-files match that it would take long to ask for the time of each: then by path, and it says so.
+the shell's folder. Grep sorts by path. Glob sorts by modification time, newest first, unless so
+many files match that reading each time would take long: then by path, and it says so.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class PathFilter(msgspec.Struct, frozen=True):
 
 
 def parse_path_filter(patterns: str) -> PathFilter:
-    """Read patterns parted by commas or blanks; raises re.error.
+    """Parse the glob patterns of a search, separated by commas or spaces; raises re.error.
 
-    A name may hold commas and blanks itself, so the whole text counts as a pattern besides.
+    A name may contain commas and spaces itself, so the whole text also counts as a pattern.
     """
     parts = split_patterns(patterns)
     wanted = [part for part in parts if part[0] != "!"]
@@ -62,7 +62,7 @@ def parse_path_filter(patterns: str) -> PathFilter:
 
 
 def split_patterns(patterns: str) -> list[str]:
-    """Split several patterns at commas or spaces outside braces."""
+    """Split the glob patterns of a search at commas or spaces outside braces."""
     tokens = GLOB_TOKEN.findall(patterns)
     braces, depth, parts = _has_balanced_braces(tokens), 0, [""]
     for token in tokens:
@@ -90,7 +90,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
 
 
 def split_fixed_head(pattern: str) -> tuple[str, str]:
-    """Split a pattern at the last slash before its first wildcard."""
+    """Split a glob at the last slash before its first wildcard."""
     found = GLOB_LITERAL.match(pattern)
     literal = found[0] if found else ""
     cut = len(pattern) if literal == pattern else len(literal)
@@ -99,7 +99,7 @@ def split_fixed_head(pattern: str) -> tuple[str, str]:
 
 
 def expand_braces(pattern: str) -> list[tuple[str, ...]] | None:
-    """Expand braces into the tokens of each alternative; None if there are too many."""
+    """Expand a glob's braces into tokens for each alternative; None if there are too many."""
     tokens = GLOB_TOKEN.findall(_anchor_glob(pattern))
     if not _has_balanced_braces(tokens):
         return [tuple(tokens)]
@@ -147,7 +147,7 @@ def _translate_token(token: str) -> str:
 
 
 def _has_balanced_braces(tokens: Sequence[str]) -> bool:
-    """Check that the braces of a glob are balanced."""
+    """Return whether a glob's braces are balanced."""
     depth = 0
     for token in tokens:
         depth += (token == "{") - (token == "}")
@@ -160,7 +160,7 @@ def _has_balanced_braces(tokens: Sequence[str]) -> bool:
 
 
 def _ignore_rules(patterns: Sequence[str]) -> str:
-    """Build ignore rules for everything but the patterns and the folders that lead to them."""
+    """Build ripgrep ignore rules for all but the patterns and the folders that lead to them."""
     lines = dict.fromkeys(["*"] if patterns else [])
     for pattern in patterns:
         found = expand_braces(pattern)
@@ -193,7 +193,7 @@ def _ignore_exceptions(tokens: Sequence[str]) -> Iterator[str]:
 
 
 def _split_path_tokens(tokens: Sequence[str]) -> list[list[str]]:
-    """Return the tokens of each part of the path."""
+    """Split a glob's tokens into those of each path component."""
     parts: list[list[str]] = [[]]
     for token in tokens:
         if token in ("/", "\\/"):
@@ -207,9 +207,9 @@ def _split_path_tokens(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _loosen_glob(part: Sequence[str]) -> str:
-    """Return a pattern that matches at least as much, in the few signs that every dialect has.
+    """Return a ripgrep pattern that matches at least what a glob matches, in common syntax.
 
-    Ripgrep's `?` is one byte, so it stands only for what is one.
+    Ripgrep's `?` is one byte, so it is used only for what is one.
     """
     signs = ((token[1:] if token[0] == "\\" and len(token) == 2 else token) for token in part)
     text = "".join(map(_loosen_token, part, signs)) or "*"
@@ -248,7 +248,7 @@ FILE_GONE_ERRNO = b"2"
 
 
 class SearchRow(msgspec.Struct, frozen=True):
-    """One line of an answer, and the file that it is about."""
+    """One row of a search result, and its file."""
 
     path: str
     text: str = ""
@@ -318,9 +318,9 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 async def locate_search_path(env: Env, path: str) -> tuple[str, FileStat]:
-    """Return a path as ripgrep and the model should see it (short inside the working folder).
+    """Return a search path as ripgrep and the model see it, short inside the working folder.
 
-    Ripgrep follows no links but one that it is given by name, so it is given where that led.
+    Ripgrep follows no links except one given by name, so it gets the link's target.
     """
     full = absolute_path(path, env.cwd)
     stat = await env.files.stat(full)
@@ -332,7 +332,7 @@ async def locate_search_path(env: Env, path: str) -> tuple[str, FileStat]:
 
 
 def build_query(env: Env, place: str, stat: FileStat, *options: str) -> RipgrepQuery:
-    """Build a ripgrep query for a place that `locate_search_path` found."""
+    """Build the ripgrep query for a place that `locate_search_path` found."""
     if stat.kind != "folder":
         return RipgrepQuery(env.cwd, place, "", options)
     folder = os.path.normpath(os.path.join(env.cwd, place))
@@ -343,9 +343,9 @@ def build_query(env: Env, place: str, stat: FileStat, *options: str) -> RipgrepQ
 async def search_rows(
     env: Env, query: RipgrepQuery, *, page: RowWindow, count: int, unordered: Sequence[str] = ()
 ) -> SearchAnswer:
-    """Find all rows if there are at most `count`, else those of one page, in order of path.
+    """Return all rows that ripgrep finds if at most `count`, else one page, sorted by path.
 
-    Ripgrep is asked without an order first, because an order makes it use one thread only.
+    Ripgrep first runs without sorting, which would limit it to one thread.
     """
     begun = anyio.current_time()
     unsorted = msgspec.structs.replace(query, options=(*query.options, *unordered))
@@ -365,13 +365,13 @@ async def search_rows(
 
 
 async def list_files(env: Env, query: RipgrepQuery, *, count: int) -> SearchAnswer:
-    """Find files in no order, but no more than `count`."""
+    """Find files with ripgrep in no order, but no more than `count`."""
     reader = RipgrepReader(env, query, RowWindow(0, count, MAX_UNORDERED_BYTES))
     return reader.answer(await _run_ripgrep(env, reader, timeout=SEARCH_TIMEOUT_SECONDS))
 
 
 class RipgrepReader:
-    """Takes ripgrep's output as it comes, and keeps the rows of one window that may be shown."""
+    """Reads ripgrep's output as it arrives, and keeps the rows of one window that may be shown."""
 
     def __init__(self, env: Env, query: RipgrepQuery, window: RowWindow) -> None:
         self.query = query
@@ -404,7 +404,7 @@ class RipgrepReader:
         )
 
     def _parse_records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Return each path and what is said of it; a path may hold the end of a line."""
+        """Return each path with its record; a path may contain a newline."""
         if not self.query.is_lines:
             yield from ((path, b"") for path in records)
             return
@@ -477,7 +477,7 @@ def _ripgrep_error(text: str) -> str:
 
 
 def _describe_unreadable(env: Env, query: RipgrepQuery, errors: bytes) -> str:
-    """Describe what could not be read, without naming what a rule hides."""
+    """Describe what a search could not read, without naming what a rule hides."""
     found = list[str]()
     for path, why, number in UNREADABLE_ERROR.findall(errors):
         name = os.fsdecode(path.removeprefix(b"./"))
@@ -491,12 +491,12 @@ def _describe_unreadable(env: Env, query: RipgrepQuery, errors: bytes) -> str:
 
 
 def show_path(path: str) -> str:
-    """Return a path as the model sees it, bytes that are no text as escapes."""
+    """Return a found path as the model sees it, with bytes that are no text escaped."""
     return escape_path(os.fsencode(path).decode(errors="backslashreplace"))
 
 
 def describe_place(path: str) -> str:
-    """Return " in PATH" if a path was given."""
+    """Return " in PATH" for the summary of a search, if a path was given."""
     return f" in {escape_path(path)}" if path else ""
 
 
@@ -595,7 +595,7 @@ async def _render_file_list(env: Env, answer: SearchAnswer) -> list[str]:
 
 
 async def _glob_hint(env: Env, query: RipgrepQuery, pattern: str) -> str:
-    """Suggest why a pattern matched nothing: it names a folder, or a link is in the way."""
+    """Suggest why a glob matched nothing: it names a folder, or a link is in the way."""
     literal = GLOB_LITERAL.fullmatch(pattern)
     name = (pattern if literal else split_fixed_head(pattern)[0]).strip("/")
     stat = await env.files.stat(absolute_path(os.path.join(".", name), query.folder))
@@ -649,7 +649,7 @@ def _parse_glob_filter(patterns: str) -> PathFilter:
 
 
 def _split_glob_root(args: GlobArgs) -> tuple[str, str]:
-    """Split a glob into folder and pattern; an absolute one or one with `..` has its own folder."""
+    """Split a glob into folder and pattern; absolute ones and those with `..` bring a folder."""
     pattern = os.path.expanduser(args.pattern)
     head, rest = split_fixed_head(pattern)
     if pattern.startswith("/"):
@@ -660,7 +660,7 @@ def _split_glob_root(args: GlobArgs) -> tuple[str, str]:
 
 
 def _check_glob(pattern: str) -> None:
-    """Refuse a pattern that no path can match, so that the result does not mislead."""
+    """Refuse a glob that no path can match, so that the result does not mislead."""
     found = expand_braces(pattern) or ()
     if any(".." in "".join(tokens).split("/") for tokens in found):
         raise ToolError(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
@@ -691,7 +691,7 @@ def _render_grep_page(args: GrepArgs, answer: SearchAnswer) -> str:
 
 
 def _describe_past_end(answer: SearchAnswer, first: int) -> str:
-    """Explain that the offset of a search is past the last result."""
+    """Explain that the offset of a Grep or Glob call is past the last result."""
     if answer.is_whole:
         return f"There are only {answer.known} results; offset {first} is past the last."
     return f"Only {answer.known} results were found in time; offset {first} is past the last."

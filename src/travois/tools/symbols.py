@@ -1,7 +1,7 @@
 """Symbols: definitions and references of a name, and outlines of files, by syntax.
 
-There is no index to keep: ripgrep finds the files in which a name can be, and only these are
-parsed. What it cannot say is which of two things of the same name is meant.
+There is no index to maintain: ripgrep finds the files in which a name can be, and only these are
+parsed. It cannot tell which of two things of the same name is meant.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _run_symbols(args: SymbolsArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _symbol_kinds(kind: str) -> tuple[str, ...]:
-    """Return the symbol kinds to search; "function" and "class" cover all languages."""
+    """Return the kinds that Symbols searches for; "function" and "class" cover all languages."""
     wide = {"function": syntax.FUNCTION_KINDS, "class": syntax.CLASS_KINDS, "": syntax.SYMBOL_KINDS}
     if kind not in (*wide, *syntax.SYMBOL_KINDS):
         raise ToolError(f"There is no kind {kind!r}. Kinds: {', '.join(syntax.SYMBOL_KINDS)}.")
@@ -117,7 +117,7 @@ def _symbol_kinds(kind: str) -> tuple[str, ...]:
 def _check_symbol_args(
     wanted: SymbolQuery, args: SymbolsArgs, place: str, *, stat: FileStat
 ) -> None:
-    """Reject arguments of the Symbols tool that cannot find anything."""
+    """Refuse arguments of a Symbols call that cannot find anything."""
     if args.name and not re.search(r"\w", wanted.last_part):
         raise ToolError("Give at least part of a name, or no name for the outline of path.")
     if args.references and (not args.name or "*" in args.name):
@@ -141,7 +141,7 @@ def _word_options(wanted: SymbolQuery) -> tuple[str, ...]:
 
 
 async def _list_source_files(env: Env, place: str, stat: FileStat, *options: str) -> SymbolSearch:
-    """List the files of known languages that ripgrep names, without denied ones."""
+    """List the source files that ripgrep finds for Symbols, without denied ones."""
     if stat.kind != "folder":
         hidden = env.hidden(absolute_path(place, env.cwd))
         return SymbolSearch(
@@ -157,7 +157,7 @@ async def _list_source_files(env: Env, place: str, stat: FileStat, *options: str
 
 
 async def _search_sources(env: Env, looked: SymbolSearch, task: ParseTask) -> SymbolSearch:
-    """Run the task on each file, as far as time allows; unreadable files are skipped."""
+    """Run a Symbols search on each file within the time limit; unreadable files are skipped."""
     with anyio.move_on_after(SYMBOLS_TIMEOUT_SECONDS):
         while looked.done < len(looked.files):
             batch = await _read_source_batch(env, looked)
@@ -187,7 +187,7 @@ async def _read_source_batch(env: Env, looked: SymbolSearch) -> list[tuple[str, 
 
 
 async def _parse_in_subprocess(env: Env, task: ParseTask) -> list[list[str] | None]:
-    """Parse sources in a subprocess; skip a source that crashes it."""
+    """Parse sources for Symbols in a subprocess; skip a source that crashes it."""
     told = list[list[str] | None]()
     while len(told) < len(task.sources):
         rest = msgspec.msgpack.encode(replace(task, sources=task.sources[len(told) :]))

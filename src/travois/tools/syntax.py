@@ -51,7 +51,7 @@ ASCII_TABLE = bytes(byte if byte < 128 else ord("_") for byte in range(256))
 
 
 class ParseTimeout(Exception):
-    """A source is of a kind that takes too long to be understood."""
+    """A source takes too long to parse."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -100,13 +100,13 @@ class DefinitionNode(msgspec.Struct, frozen=True):
 
 @cache
 def load_grammars() -> dict[str, Grammar]:
-    """Return all languages, by name."""
+    """Return the syntax grammars of all languages, by name."""
     return msgspec.convert(tomllib.loads(GRAMMAR_TABLE.read_text("utf-8")), dict[str, Grammar])
 
 
 @cache
 def languages_by_extension() -> dict[str, str]:
-    """Return the language of each file ending."""
+    """Map each file extension to the language whose grammar parses it."""
     return {end: name for name, found in load_grammars().items() for end in found.endings.split()}
 
 
@@ -142,7 +142,7 @@ def _grammar_query(found: Grammar) -> str:
 
 
 def find_symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
-    """Return all definitions of a source file in order, without local variables."""
+    """Return all definitions in a source file's syntax tree in order, without local variables."""
     return _collect_symbols(data, _parse_tree(data, language), language)
 
 
@@ -171,7 +171,7 @@ def _collect_symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ..
 
 
 def _find_definitions(data: bytes, root: Node, language: str) -> list[DefinitionNode]:
-    """Return the nodes that the query finds, outer before inner."""
+    """Return the syntax nodes of definitions, outer before inner."""
     rows = list[tuple[int, int, int, DefinitionNode]]()
     for pattern, marked in tree_sitter.QueryCursor(_load_grammar(language)[1]).matches(root):
         name, owner = marked.get("name", [None])[0], marked.get("owner")
@@ -187,7 +187,7 @@ def _find_definitions(data: bytes, root: Node, language: str) -> list[Definition
 
 
 def _definition_kind(kind: str, inside: str) -> str:
-    """Return the kind of a definition, given what encloses it; empty if it is local."""
+    """Return the kind of a definition node, given what encloses it; empty if it is local."""
     if inside in (*FUNCTION_KINDS, "closed"):
         return "" if kind in LOCAL_KINDS else kind
     if inside in (*CLASS_KINDS, "scope"):
@@ -220,7 +220,7 @@ def _definition_body(node: Node) -> Node | None:
 
 
 def _parse_tree(data: bytes, language: str) -> Node:
-    """Return the syntax tree; raises `ParseTimeout` for what takes too long.
+    """Parse a source file into its syntax tree; raises `ParseTimeout` if that takes too long.
 
     The parser is fed piece by piece, so that it can be stopped between two of them.
     """
@@ -261,7 +261,7 @@ def find_mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
 
 
 def _is_name(root: Node, at: int, word: bytes) -> bool:
-    """Check that a word at a byte offset of a source file is a name in its syntax tree."""
+    """Return whether a word at a byte offset of a source file is a name in its syntax tree."""
     node = root.named_descendant_for_byte_range(at, at + len(word))
     if node is None or not NAME_NODE.search(node.type):
         return False
@@ -285,7 +285,7 @@ def _collect_mentions(
 
 
 def _line_starts(data: bytes) -> list[int]:
-    """Return the start of each line. Asking nodes for it crashes with tree-sitter 0.26.0."""
+    """Return the byte offset of each source line. Asking nodes crashes tree-sitter 0.26.0."""
     return [0, *(match.end() for match in re.finditer(b"\n", data))]
 
 
@@ -295,7 +295,7 @@ def _enclosing_name(known: tuple[Symbol, ...], at: int) -> str:
 
 
 def whole_word_pattern(word: str) -> re.Pattern[bytes]:
-    """Return the pattern that finds a name as a whole word; bytes beyond ASCII are letters."""
+    """Return the pattern for a name as a whole word in sources; non-ASCII bytes are letters."""
     return re.compile(rb"(?<![\w\x80-\xff])" + re.escape(word.encode()) + rb"(?![\w\x80-\xff])")
 
 
@@ -386,7 +386,7 @@ def _format_symbol(one: Symbol) -> str:
 
 
 def parse_source(task: ParseTask, source: SourceText) -> list[str] | None:
-    """Return the result lines for one source; None if it cannot be parsed."""
+    """Return the definitions or uses found in one source; None if it cannot be parsed."""
     try:
         return list(task.find_lines(source))
     except ParseTimeout:
@@ -394,7 +394,7 @@ def parse_source(task: ParseTask, source: SourceText) -> list[str] | None:
 
 
 def main() -> None:
-    """Run the task from standard input; write a line of JSON for each source when it is done."""
+    """Parse the sources named on standard input; write a line of JSON for each one."""
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ParseTask)
     for source in task.sources:
         faulthandler.dump_traceback_later(SOURCE_TIMEOUT_SECONDS, exit=True)

@@ -56,7 +56,7 @@ class TaskUpdateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TaskListArgs(msgspec.Struct, frozen=True):
-    """Nothing to say: all of it is shown."""
+    """No arguments: all tasks are listed."""
 
 
 async def _run_task_create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
@@ -138,7 +138,7 @@ async def _run_task_list(args: TaskListArgs, env: Env, call: str) -> ToolOutcome
 
 
 def format_task(tasks: TaskList, task: Task) -> str:
-    """Return one line on a task: its number, status, subject, owner and what it waits for."""
+    """Render a task as one line: its number, status, subject, owner and blockers."""
     owner = f" ({task.owner})" if task.owner else ""
     waits = ", ".join(f"#{id}" for id in open_blockers(tasks, task))
     blocked = f" [blocked by {waits}]" if waits else ""

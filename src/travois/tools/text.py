@@ -1,4 +1,4 @@
-"""Decoding, encoding and paging of text, without changing bytes that nobody edits."""
+"""Decoding, encoding and paging text files, without changing bytes that nobody edits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DecodedText(msgspec.Struct, frozen=True):
 
 
 class TextSplice(NamedTuple):
-    """The characters from `start` to `end` become `new`."""
+    """An edit of a text: the characters from `start` to `end` become `new`."""
 
     start: int
     end: int
@@ -86,7 +86,7 @@ def decode_text(data: bytes) -> DecodedText | None:
 
 
 def detect_encoding(data: bytes) -> TextEncoding | None:
-    """Return the encoding of these bytes (or of a file that begins with them); None if not text."""
+    """Return the text encoding of a file by its first bytes; None if it is not text."""
     for bom, codec in BOMS:
         if data.startswith(bom):
             return _encoding_with_bom(bom, codec, data)
@@ -98,7 +98,7 @@ def detect_encoding(data: bytes) -> TextEncoding | None:
 
 
 def apply_splices(source: DecodedText, splices: Sequence[TextSplice]) -> DecodedText:
-    """Replace these parts, in order and without overlap; all other bytes stay the same."""
+    """Apply these edits to a text, in order and without overlap; other bytes stay the same."""
     encode, data, text = source.encoding.encode, source.data, source.text
     at, byte = 0, len(source.encoding.bom)
     parts, words = [data[:byte]], list[str]()
@@ -114,15 +114,15 @@ def apply_splices(source: DecodedText, splices: Sequence[TextSplice]) -> Decoded
 
 
 def show_invalid_bytes(text: str) -> str:
-    """Return the text with bytes that are no characters made visible."""
+    """Return a decoded text with its invalid bytes made visible."""
     return SURROGATE.sub(_escape_surrogate, text)
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text without their ends; a last line that is empty is none.
+    """Split a text into lines without their endings; an empty last one is left out.
 
-    A lone carriage return ends a line only where there is no line feed at all, so that line
-    numbers agree with those of other tools.
+    A lone carriage return ends a line only where there is no line feed at all, so that line numbers
+    agree with those of other tools.
     """
     if "\n" not in text:
         found = text.split("\r")
@@ -132,19 +132,19 @@ def split_lines(text: str) -> list[str]:
 
 
 def line_number(text: str, index: int) -> int:
-    """Return the number of the line on which this character stands, counted from 1."""
+    """Return the line number of a character in a text, from 1."""
     return text.count("\n" if "\n" in text else "\r", 0, index) + 1
 
 
 def line_endings(text: str) -> list[str]:
-    """Return the kinds of line ends in use, the most frequent first."""
+    """Return the kinds of line endings in a text, the most frequent first."""
     crlf = text.count("\r\n")
     counts = {"\n": text.count("\n") - crlf, "\r\n": crlf, "\r": text.count("\r") - crlf}
     return sorted((kind for kind in counts if counts[kind]), key=lambda kind: -counts[kind])
 
 
 def line_ending_near(text: str, start: int, end: int, *, usual: str) -> str:
-    """Return the most frequent line ending in this span and at its borders."""
+    """Return the most frequent line ending in a span of text and at its borders."""
     floor = max(start - LINE_END_SEARCH_CHARS, 0)
     first = max(text.rfind("\n", floor, start), text.rfind("\r", floor, start), floor)
     first -= text[max(first - 1, 0) : first + 1] == "\r\n"
@@ -191,7 +191,7 @@ def _detect_utf16(sample: bytes) -> TextEncoding | None:
 
 
 def _is_utf8(data: bytes, *, final: bool = False) -> bool:
-    """Return whether this is UTF-8, but for a character that the end of a sample may have cut."""
+    """Return whether a text sample is UTF-8, ignoring a character cut off at its end."""
     if data.isascii():
         return True
     try:
@@ -202,7 +202,7 @@ def _is_utf8(data: bytes, *, final: bool = False) -> bool:
 
 
 def _read_encoding_declaration(data: bytes) -> TextEncoding | None:
-    """Return the encoding that the first lines declare, if the text really has it."""
+    """Return the encoding that a text's first lines declare, if it decodes that way."""
     said = re.search(ENCODING_DECLARATION, b"\n".join(data[:1024].split(b"\n")[:2]))
     if said is None:
         return None
@@ -260,10 +260,10 @@ class FittedPage(NamedTuple):
 
 
 def fit_parts(parts: Iterable[str], *, column: int, room: ResultRoom) -> tuple[list[str], int]:
-    """Return the parts that fit whole; of one that alone has no room, what fits of it.
+    """Return the parts of a page that fit whole; of one too large by itself, what fits.
 
-    The first part begins at a column. With them comes the column at which the last of them goes
-    on, nought if it is whole.
+    The first part begins at a column. The result includes the column at which the last part
+    continues, zero if it is whole.
     """
     fitting, left = (
         list[str](),
@@ -279,7 +279,7 @@ def fit_parts(parts: Iterable[str], *, column: int, room: ResultRoom) -> tuple[l
 
 
 def _fit_beginning(text: str, *, column: int, tokens: int) -> tuple[list[str], int]:
-    """Return as much of a text as fits, to the end of a line if one ends there."""
+    """Return as much of a text as fits on a page, up to a line's end if possible."""
     size = max(
         1,
         count_fitting_parts(
@@ -291,7 +291,7 @@ def _fit_beginning(text: str, *, column: int, tokens: int) -> tuple[list[str], i
 
 
 class LinePage:
-    """The lines from a place on, taken from text that comes in parts.
+    """The lines of a page, taken from text that comes in parts.
 
     Once there is more than could ever be shown, `full` is set and no more is taken.
     """

@@ -1,9 +1,9 @@
-"""Search and replacement of text in a file, exact first and lenient if that fails.
+"""Matching an edit's text in a file, exactly first and leniently if that fails.
 
-The text is first sought as it is, line ends apart. Only if it is nowhere, the search forgives what
-models garble: special spaces, quotes and dashes, blanks at line ends, and an indentation that is
-off by the same amount on every line. What is forgiven in the search is kept in the file: of the
-replaced part, only that changes which differs between the old and the new text.
+The text is first searched for as it is, apart from line endings. Only if that fails, the search
+ignores what models garble: special spaces, quotes and dashes, trailing blanks, and an indentation
+that is off by the same amount on every line. What the search ignores is kept in the file: in the
+replaced part, only the differences between the old and the new text change.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class IndentShift(msgspec.Struct, frozen=True):
 
 
 def indent_of(line: str) -> str:
-    """Return the spaces and tabs that a line begins with."""
+    """Return a line's indentation, to match an edit's text."""
     found = INDENT_PATTERN.match(line)
     return found[0] if found else ""
 
 
 def find_indent_shift(old: Sequence[str], new: Sequence[str]) -> IndentShift | None:
-    """Return the one shift that turns each indentation of `old` into its partner in `new`."""
+    """Return the one shift between the indentations of an edit's text and the file's; else None."""
     shifts = (_shift_with_unit(old[0], new[0], unit, becomes) for unit, becomes in INDENT_UNITS)
     fitting = [shift for shift in shifts if shift is not None and _shift_fits_all(shift, old, new)]
     return min(fitting, key=lambda shift: len(shift.less) + len(shift.more), default=None)
@@ -117,7 +117,7 @@ class TextMatches(msgspec.Struct, frozen=True):
 
 
 def find_text(text: str, needle: str) -> TextMatches:
-    """Find every match of `needle` in `text`: exact if possible, else lenient."""
+    """Find every match of an edit's text in a file: exact if possible, else lenient."""
     flat, sought = flatten_line_ends(text), flatten_line_ends(needle).text
     exact = _find_occurrences(flat, flat.text, sought)
     if exact or not sought.strip():
@@ -132,7 +132,7 @@ def find_text(text: str, needle: str) -> TextMatches:
 
 
 def drop_overlaps(matches: Sequence[TextMatch]) -> list[TextMatch]:
-    """Drop matches that overlap the one before."""
+    """Drop matches of an edit's text that overlap the one before."""
     kept = list[TextMatch]()
     for match in matches:
         if not kept or match.start >= kept[-1].end:
@@ -177,7 +177,7 @@ def _find_occurrences(flat: FlatText, text: str, needle: str) -> tuple[TextMatch
 
 
 def _find_line_blocks(flat: FlatText, text: str, needle: str) -> Iterator[TextMatch]:
-    """Yield blocks of lines equal to the needle but for trailing blanks and a common shift."""
+    """Yield file lines equal to an edit's text but for trailing blanks and a common shift."""
     wanted, there = needle.removesuffix("\n").split("\n"), text.split("\n")
     bodies, found = [line.strip(" \t") for line in wanted], [line.strip(" \t") for line in there]
     first = next(index for index, body in enumerate(bodies) if body)
@@ -202,7 +202,7 @@ def _block_indents(block: Sequence[str]) -> list[str]:
 def _line_opcodes(
     old: Sequence[str], new: Sequence[str]
 ) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield the opcodes between two lists of lines, as `SequenceMatcher` gives them."""
+    """Yield `SequenceMatcher` opcodes between an edit's lines and the file's."""
     head = _shared_prefix_length(old, new)
     tail = _shared_prefix_length(old[head:][::-1], new[head:][::-1])
     i, j, k, m = head, len(old) - tail, head, len(new) - tail
@@ -217,7 +217,7 @@ def _line_opcodes(
 
 
 def _merge_kept_text(old: str, new: str, *, kept: str, ending: str) -> str:
-    """Return the new text, keeping the file's own characters where both texts agree."""
+    """Return an edit's new text with the file's own characters where both versions agree."""
     flat = flatten_line_ends(kept)
     text = new.replace("\n", ending)
     if flat.text.translate(TYPOGRAPHY_FOLD) != old.translate(TYPOGRAPHY_FOLD):
@@ -229,7 +229,7 @@ def _merge_kept_text(old: str, new: str, *, kept: str, ending: str) -> str:
 
 
 def _shared_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the items that two sequences share at the beginning."""
+    """Return how many characters of an edit's two versions agree at the beginning."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -249,7 +249,7 @@ ODD_CHARACTERS = re.compile(
 
 
 def describe_nearest_lines(text: str, needle: str) -> str:
-    """Describe the lines most like the needle, and the first difference."""
+    """Describe the file's lines most like an edit's unmatched text, and how they differ."""
     there, wanted = split_lines(text[:MAX_SEARCHED_CHARS])[:MAX_SEARCHED_LINES], split_lines(needle)
     index = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()), default=-1)
     best = _find_closest_line(there, wanted[index]) if index >= 0 else -1
@@ -263,7 +263,7 @@ def describe_nearest_lines(text: str, needle: str) -> str:
 
 
 def _find_closest_line(there: list[str], sought: str) -> int:
-    """Return the index of the line that shares most with the needle; -1 if none does."""
+    """Return the file line most like a line of old_string; -1 if none is."""
     wanted = _character_triples(sought)
     best, score = -1, MIN_SIMILARITY
     for index, line in enumerate(there):
@@ -277,7 +277,7 @@ def _find_closest_line(there: list[str], sought: str) -> int:
 
 
 def _character_triples(line: str) -> set[str]:
-    """Return the line's character trigrams, ignoring case, spaces and typography."""
+    """Return a line's character trigrams, to find the file's lines most like an edit's text."""
     plain = f" {''.join(line.translate(TYPOGRAPHY_FOLD).lower().split())} "
     return {plain[i : i + 3] for i in range(max(len(plain) - 2, 1))}
 
@@ -293,7 +293,7 @@ def _first_difference(wanted: list[str], there: list[str], top: int) -> str:
 
 
 def _escape_line(line: str) -> str:
-    """Return the line with tabs, odd characters and blanks at its end escaped, and cut if long."""
+    """Escape tabs, odd characters and trailing blanks of a line in a match error."""
     body = line.rstrip(" ")
     ends = body.replace("\t", "\\t") + "\\x20" * min(len(line) - len(body), 8)
     plain = ODD_CHARACTERS.sub(lambda found: f"\\u{ord(found[0]):04x}", show_invalid_bytes(ends))

@@ -1,8 +1,8 @@
 """ToolSearch and McpCall: finding tools that are not loaded, and running them.
 
-Rare tools of ours are left out of the head of every request, as all tools of servers are. A search
-tells what they take; then a model calls one by its name or, where its provider lets it call only
-what the head names, through McpCall.
+Our own rare tools are left out of the head of every request, as all MCP tools are. A search returns
+their schemas; then a model calls one by its name or, where its provider lets it call only what the
+head names, through McpCall.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CallArgs(msgspec.Struct, frozen=True):
 def create_tool_search(
     tools: Iterable[AnyTool], run: Callable[[SearchArgs, Env, str], Awaitable[ToolOutcome]]
 ) -> AnyTool:
-    """Create the ToolSearch tool, which finds MCP tools and rare tools of ours."""
+    """Create the ToolSearch tool, which finds MCP tools and rare built-in tools."""
     names = ", ".join(sorted(tool.name for tool in tools))
     return Tool[SearchArgs](
         name=TOOL_SEARCH_NAME,
@@ -87,18 +87,18 @@ def create_own_tool_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
 
 
 def own_tool_specs(tools: Iterable[AnyTool]) -> list[Any]:
-    """Return the specifications of our own rare tools for ToolSearch."""
+    """Return the specifications of built-in tools that ToolSearch can load."""
     return [McpToolSpec(one.name, "", one.name, one.description, tool_schema(one)) for one in tools]
 
 
 def render_own_tool(tool: Any) -> str:
-    """Render a tool of ours that ToolSearch found."""
+    """Render a built-in tool that ToolSearch found, with its schema."""
     told = {"tool": tool.name, "description": tool.description}
     return msgspec.json.encode(told | {"arguments": msgspec.Raw(tool.schema.encode())}).decode()
 
 
 def resolve_own_call(args: CallArgs) -> tuple[str, str]:
-    """Return the call of one of our own tools that a call stands for; raises `ToolError`."""
+    """Return the built-in tool call that an McpCall stands for; raises `ToolError`."""
     if args.tool.casefold() == MCP_CALL_NAME.casefold():
         raise ToolError("McpCall runs other tools, not itself.")
     return args.tool, msgspec.json.encode(args.arguments).decode()

@@ -58,7 +58,7 @@ async def _run_exit_worktree(args: ExitArgs, env: Env, call: str) -> ToolOutcome
 
 
 def _require_worktrees(env: Env) -> Worktrees:
-    """Return the worktrees of the main session; refuse in subagents."""
+    """Return the main session's git worktrees; raise `ToolError` in subagents."""
     if env.worktrees is None:
         raise ToolError("Only the main session can move to a worktree.")
     return env.worktrees
@@ -69,7 +69,7 @@ def _worktree_state(moved: WorktreeMove) -> Changed:
 
 
 def _exit_worktree_access(args: ExitArgs) -> tuple[Access, ...]:
-    """Return the access of a removal; losing work needs approval in every mode."""
+    """Return the access of removing a worktree; losing work always needs approval."""
     return (Access("spawn", "the removal of a worktree", asks=args.discard_changes),)
 
 

@@ -103,7 +103,7 @@ async def _show_new_output(
     remarks: tuple[str, ...] = (),
     most: int = 0,
 ) -> ToolOutcome:
-    """Show a job's unread output and its status."""
+    """Show a background job's unread output and its status."""
     status, output = job.status, job.take_output()
     if pattern and output.total:
         text = tool_output.strip_terminal_codes(
@@ -127,7 +127,7 @@ async def _run_kill_shell(args: KillArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _stop_job(job: BackgroundJob, env: Env) -> ToolOutcome:
-    """Kill a background job for KillShell or TaskStop, or tell how it had ended before."""
+    """Kill a background job for KillShell or TaskStop, or say how it had already ended."""
     before = job.status
     await job.kill()
     if before is None:
@@ -139,7 +139,7 @@ async def _stop_job(job: BackgroundJob, env: Env) -> ToolOutcome:
 
 
 async def _run_monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
-    """Wait for a line among the output that nobody has read, or for the end."""
+    """Run the Monitor tool: wait for a line in a job's unread output, or for its end."""
     job, seconds = find_job(env, args.task_id), args.timeout / 1000
     if not args.pattern:
         why, line = await wait_for_job(job, env, seconds=seconds), ""
@@ -177,7 +177,7 @@ async def _run_task_output(args: TaskOutputArgs, env: Env, call: str) -> ToolOut
 
 
 async def _wait_for_report(id: str, agents: Subagents, env: Env, *, seconds: float) -> ToolOutcome:
-    """Return the report of an agent, waited for at most so long."""
+    """Wait up to a time limit for a background agent's report and return it."""
     until, before = anyio.current_time() + seconds, agents.reports()[id].state
     while agents.reports()[id].state == "running" and not env.has_mail:
         if (left := until - anyio.current_time()) <= 0:
@@ -207,7 +207,7 @@ async def _run_task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome
 
 
 def _find_background_task(env: Env, id: str) -> BackgroundJob:
-    """Return the background command of that id; raises `ToolError` that names what there is."""
+    """Return the background command with an ID; raises `ToolError` with the known ones."""
     try:
         return find_job(env, id)
     except ToolError:
@@ -342,9 +342,10 @@ async def _type_text(job: BackgroundJob, text: str) -> None:
 
 
 def _bash_input_access(args: InputArgs, here: CallLocation) -> tuple[Access, ...]:
-    """Return the accesses of typing: the program's command, with the text as its input.
+    """Return the accesses of a BashInput call: the command, with the typed text as its input.
 
-    What can change and reach nothing takes any input, and stopping a program needs no leave.
+    A program that can change and reach nothing takes any input, and stopping one needs no
+    permission.
     """
     name = f"bash_{args.id}" if args.id.isdigit() else args.id
     job = here.jobs.get(name)

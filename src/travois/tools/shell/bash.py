@@ -1,7 +1,7 @@
 """Bash: commands in the foreground, in the background, and in a terminal.
 
-A shell lives for one call. Its working folder outlives it: the shell tells us aside where it
-stands when it ends.
+A shell lives for one call. Its working folder outlives it: the shell reports the folder separately
+when it ends.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ WaitEnd = Literal["ended", "matched", "quiet", "timeout", "mail"]
 
 
 class CommandResult(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a command, for programs."""
+    """The structured result of a Bash command."""
 
     exit_code: int | None
     interrupted: bool
@@ -73,31 +73,31 @@ class CommandResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DetachedCommand(CommandResult, frozen=True, rename="camel"):
-    """The result of a command that goes on in the background, for programs."""
+    """The structured result of a command that continues in the background."""
 
     background_task_id: str = ""
 
 
 def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> ReadableOutput:
-    """Show as much of a command's output as there is room for, and save all of it if cut."""
+    """Render a Bash command's output as far as it fits, and save all of it if cut."""
     room = env.room.tokens - REMARK_TOKENS
     tokens = min(room, most) if most > 0 else room
     return tool_output.make_readable(output, tokens=tokens, keep=partial(env.spill, call))
 
 
 def join_result_parts(headline: str, body: str, remarks: list[str]) -> str:
-    """Join the headline, body and bracketed remarks of a command's result."""
+    """Join a Bash result's headline, body and bracketed remarks."""
     parts = (headline, body.strip("\n"), *(f"[{remark}]" for remark in remarks))
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
 def exit_code(status: int) -> int:
-    """Return the exit code that a shell would show."""
+    """Return a command's exit code as a shell would report it."""
     return status if status >= 0 else 128 - status
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal."""
+    """Return the name of the signal that killed a command."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -105,13 +105,13 @@ def signal_name(number: int) -> str:
 
 
 def status_change(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
-    """Return the fact that a job has another status than the log says; nothing if it has not."""
+    """Return the fact that a background job's status changed; None if the log has it."""
     change = Changed(f"job:{id}", describe_status(status))
     return () if env.state.get(change.what) == change.value else (change,)
 
 
 def find_job(env: Env, id: str) -> BackgroundJob:
-    """Return the job of that id; a bare number will do. Raises `ToolError`."""
+    """Return the background job with an ID or its bare number. Raises `ToolError`."""
     jobs = env.processes.jobs()
     name = f"bash_{id}" if id.isdigit() else id
     if name in jobs:
@@ -122,9 +122,9 @@ def find_job(env: Env, id: str) -> BackgroundJob:
 
 
 async def find_matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> CapturedOutput:
-    """Return the lines that match. Ripgrep looks for them: no pattern can make it hang.
+    """Return the matching lines of a job's output. Ripgrep searches: no pattern can make it hang.
 
-    Raises `ToolError` for a pattern that is none, also where there is nothing to look at.
+    Raises `ToolError` for an invalid pattern, even if there is nothing to search.
     """
     argv = ("rg", "--no-config", "--text", "--no-line-number", "--regexp", pattern, "--", "-")
     command = Command(argv, env.root, stdin=data or b"\n", keep=JOB_OUTPUT_BYTES, stderr="apart")
@@ -136,7 +136,7 @@ async def find_matching_lines(data: bytes, env: Env, *, pattern: str, name: str)
 
 
 class LineWatch:
-    """Looks for a line in all that a job says, batch by batch."""
+    """Searches a job's output for a line, batch by batch."""
 
     def __init__(self, job: BackgroundJob, env: Env, *, pattern: str, name: str) -> None:
         self._env = env
@@ -171,9 +171,9 @@ async def wait_for_job(
     quiet: float = 0.0,
     found: Callable[[], Awaitable[bool]] | None = None,
 ) -> WaitEnd:
-    """Wait for the end of a job, for what is looked for, or until it has been quiet so long.
+    """Wait until a background job ends, prints the awaited line, or has been quiet long enough.
 
-    Ends early if somebody has something to say to the model.
+    Ends early if there is a message for the model.
     """
     until, heard = anyio.current_time() + seconds, 0.0
     while True:
@@ -199,7 +199,7 @@ async def wait_for_job(
 def show_job(
     job: BackgroundJob, env: Env, call: str, *, most: int, why: WaitEnd = "ended", until: str = ""
 ) -> ToolOutcome:
-    """Show a program's unread output, and its exit status if it has ended."""
+    """Render a background job's unread output, and its exit status if it has ended."""
     status = job.status if job.is_over else None
     output = job.take_output()
     body = show_output(output, env, call, most=most)
@@ -312,7 +312,7 @@ async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
 
 
 async def _run_command(args: BashArgs, env: Env, call: str) -> tuple[ProcessResult, ShellFolder]:
-    """Run the command where the shell stands, or in the workspace if that folder is gone."""
+    """Run a Bash command in the shell's folder, or in the workspace if that folder is gone."""
     glimpse = _preview_output(env)
     detach_as = partial(_next_job_id, env) if args.on_timeout == "background" else None
     for place in (
@@ -333,7 +333,7 @@ async def _run_command(args: BashArgs, env: Env, call: str) -> tuple[ProcessResu
 
 
 def _output_file(env: Env, call: str) -> str:
-    """Return the file for command output too large for memory; empty if none can be kept."""
+    """Return the file for Bash output too large for memory; None if none can be kept."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
@@ -341,7 +341,7 @@ def _output_file(env: Env, call: str) -> str:
 def _build_command(
     args: BashArgs, cwd: str, *, env: Env, keep: int = COMMAND_OUTPUT_BYTES
 ) -> Command:
-    """Build the shell command; a long text is passed in pieces and joined in the shell."""
+    """Build a Bash command's arguments; a long text is passed in pieces and joined in the shell."""
     text = args.command
     pieces = [
         text[at : at + MAX_SHELL_ARGUMENT_CHARS]
@@ -377,7 +377,7 @@ def _preview_output(env: Env) -> Callable[[bytes], None]:
 
 
 def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> ShellFolder:
-    """Read the shell's folder after a command; a killed shell reports none."""
+    """Return the shell's working folder after a command; a killed shell reports none."""
     told = done.aside.split(b"\0")[:-1]
     if not told:
         return ShellFolder(start.cwd)
@@ -480,7 +480,7 @@ async def _start_terminal(args: BashArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _next_job_id(env: Env) -> str:
-    """Return an ID that no background job of this session has had, even before a resume."""
+    """Return a background job ID that is new to the session, even after a resume."""
     taken = {*env.processes.jobs(), *(name.removeprefix("job:") for name in env.state)}
     number = 1
     while f"bash_{number}" in taken:

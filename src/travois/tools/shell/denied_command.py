@@ -1,4 +1,4 @@
-"""Explanations for the model when the sandbox affected how a command ended."""
+"""Explaining to the model how the sandbox affected a command's outcome."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_private_tmp(cage: SandboxProfile | None) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
-    """Return the folders that the sandbox makes in /tmp, to mount what it shows there on."""
+    """Return the folders in a private /tmp that exist only as the sandbox's mount points."""
     below = (
         os.path.relpath(path, root)
         for path in shown
@@ -52,7 +52,7 @@ def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
 
 
 def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) -> Iterator[str]:
-    """Tell where on disk a command's new entries in the private /tmp are."""
+    """Report where on disk a command's new files in the private /tmp are."""
     made = sorted(list_private_tmp(cage) - before)
     if cage is None or not made:
         return
@@ -68,7 +68,7 @@ def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) 
 def explain_denial(
     done: ProcessResult, text: str, cage: SandboxProfile | None, *, cwd: str, line: str
 ) -> Iterator[str]:
-    """Explain what the sandbox denied a command; nothing if it failed for another reason."""
+    """Explain what the sandbox denied a command; empty if it failed for another reason."""
     if port := find_refused_port(text, done.session_ports):
         yield f"The server at port {port} runs in the sandbox's own network: {SESSION_PORT_HINT}"
     if cage is None:
@@ -120,7 +120,7 @@ def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
 def _explain_missing_file(
     done: ProcessResult, text: str, cage: SandboxProfile, *, line: str
 ) -> Iterator[str]:
-    """Explain which /tmp holds a file that a command looked for in the other one."""
+    """Explain which /tmp, private or not, has a file that a command did not find."""
     lines = [said for said in text.splitlines() if MISSING_FILE_ERROR.search(said)]
     found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))
     for path in list(dict.fromkeys(found))[:MAX_NAMED_ENTRIES]:

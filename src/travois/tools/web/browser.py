@@ -1,6 +1,6 @@
 """Browser: a tool for one web page at a time, shown as text with numbered elements.
 
-A page's words come from outside and are framed as such. Every host is asked about before it is
+A page's words come from outside and are framed as such. Every host needs approval before it is
 opened, and before anything is clicked or typed there.
 """
 
@@ -68,7 +68,7 @@ class Browser(Protocol):
 
 
 def create_browser_tool(window: Browser, *, images: Callable[[], bool]) -> AnyTool:
-    """Create the Browser tool; `images` says whether the model can be shown pictures."""
+    """Create the Browser tool; `images` says whether the model can see screenshots."""
 
     async def run(args: BrowserArgs, env: Env, call: str) -> ToolOutcome:
         if args.action != "navigate" and not window.url:
@@ -109,7 +109,7 @@ def _render_page_view(env: Env, call: str, seen: PageView) -> str:
 
 
 def _browser_access(args: BrowserArgs, here: CallLocation, window: Browser) -> tuple[Access, ...]:
-    """Return the access of a Browser action; looking at the open page needs none."""
+    """Return the access of a Browser action; viewing the open page needs none."""
     match args.action:
         case "read" | "wait" | "screenshot":
             return ()

@@ -1,8 +1,8 @@
 """The browser's only way out: a SOCKS proxy that checks every address.
 
-Redirects, frames, pictures, sockets and workers all pass here, so nothing that a page does leads
-to a private network. A name is looked up once, and the connection goes to an address that was
-judged. Whoever else on this machine finds the port gets no further than without it.
+Redirects, frames, images, sockets and workers all pass through here, so nothing that a page does
+leads to a private network. A name is looked up once, and the connection goes to a checked address.
+Other programs on this machine that find the port gain nothing by it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class BrowserProxy:
 
 
 async def _try_connect(made: socket.socket, place: tuple[str, int]) -> bool:
-    """Try to connect a socket; return whether that succeeded, and close it if not."""
+    """Try to connect the browser proxy's socket to an address; close it and return False if not."""
     made.setblocking(False)
     code = made.connect_ex(place)
     if code == errno.EINPROGRESS:

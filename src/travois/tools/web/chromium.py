@@ -1,7 +1,7 @@
 """Chromium driven by Playwright, in a thread with its own event loop.
 
-It has a profile that is thrown away, knows nothing of our environment, and gets out only through
-the gate. It hangs on pipes: when we die, however that happens, it dies too.
+It has a throw-away profile, inherits nothing of our environment, and reaches the network only
+through the proxy. It is connected by pipes: when we die, however that happens, it dies too.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class BrowserWindow:
             await anyio.sleep(10 * SETTLE_STEP_SECONDS)
 
     async def _settle(self) -> None:
-        """Wait for what an action set going; a page that never rests is looked at as it is."""
+        """Wait for an action's effects; a page that never settles is viewed as it is."""
         quiet, left = 0, MAX_SETTLE_STEPS
         while quiet < 3 and left:
             await anyio.sleep(SETTLE_STEP_SECONDS)
@@ -291,7 +291,7 @@ class BrowserWindow:
         self._pending.discard(request)
 
     def _on_page(self, page: Page) -> None:
-        """Note that a page came to the front: the first one, or a window that another opened."""
+        """Bring a new page to the front: the first one, or a window that another opened."""
         if self._pages:
             self._add_news(f"a new window opened and is now in front: {page.url[:200]}")
         self._pages.append(page)
@@ -325,7 +325,7 @@ class BrowserWindow:
 
 
 async def _read_frame(frame: Frame, prefix: str) -> tuple[str, str]:
-    """Return the title and the text of a frame; nothing of one that cannot be read."""
+    """Return the title and text of a browser page's frame; empty if it cannot be read."""
     script = PAGE_READER_SCRIPT.read_text("utf-8")
     try:
         told = await frame.evaluate(script, {"prefix": prefix, "room": MAX_PAGE_CHARS})
@@ -366,7 +366,7 @@ ROOT_WARNING = "the browser runs without its own sandbox because Travois runs as
 
 
 def find_browser(path: str = "") -> str:
-    """Return the path of the browser; raises `UserError` if there is none."""
+    """Return the path of the Chromium browser; raises `UserError` if there is none."""
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
         raise UserError("The browser needs Playwright, which is not installed", fix=fix)
@@ -378,7 +378,7 @@ def find_browser(path: str = "") -> str:
 
 
 def driver_problem() -> str:
-    """Return why the driver of Playwright cannot run; empty if it can."""
+    """Return why Playwright's driver cannot run Chromium; empty if it can."""
     try:
         done = run(
             [_driver.compute_driver_executable()[0], "--version"], check=False, capture_output=True
@@ -392,7 +392,7 @@ def driver_problem() -> str:
 
 
 class Chromium:
-    """A browser that starts when a page is wanted, and again after it crashed."""
+    """A browser that starts when a page is needed, and again after a crash."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ def _is_textual_type(kind: str) -> bool:
 
 
 def _format_json(text: str) -> str:
-    """Format JSON in lines, so that a part of it can be read."""
+    """Indent a fetched page's JSON over several lines, so that parts of it can be read."""
     try:
         return msgspec.json.format(text, indent=1)
     except msgspec.DecodeError:
@@ -113,7 +113,7 @@ def _format_json(text: str) -> str:
 
 
 async def _convert_html(page: WebPage, env: Env) -> str:
-    """Convert HTML to markdown, or to plain words if that fails or takes too long."""
+    """Convert a fetched page's HTML to markdown, or to plain words if that fails or is slow."""
     charset = _page_charset(page)
     command = Command(
         (sys.executable, "-P", "-m", html.__name__, charset),
@@ -129,7 +129,7 @@ async def _convert_html(page: WebPage, env: Env) -> str:
 
 
 def _page_charset(page: WebPage) -> str:
-    """Return the encoding that a page's server names; empty if it is missing or unknown."""
+    """Return the encoding that a fetched page's server names; empty if missing or unknown."""
     named = re.search(CHARSET_PATTERN, page.mime)
     try:
         return codecs.lookup(named[1]).name if named else ""
@@ -140,7 +140,7 @@ def _page_charset(page: WebPage) -> str:
 def frame_untrusted_text(
     env: Env, call: str, text: str, *, tag: str, url: str = "", remarks: tuple[str, ...] = ()
 ) -> str:
-    """Frame a page's text with marks that it cannot forge, cut to what the context can hold."""
+    """Frame a web page's text with tags that it cannot forge, cut to the available context."""
     mark = os.urandom(4).hex()
     shown = _fit_page_text(text, env.room.tokens - FRAME_TOKENS)
     place = f" url={url}" if url else ""
@@ -164,7 +164,7 @@ def _fit_page_text(text: str, tokens: int) -> str:
 
 
 def canonical_url(url: str) -> str | None:
-    """Normalize a URL with its host in plain sight; None if anything in it could mislead."""
+    """Normalize a URL to fetch, with its host in plain sight; None if it could mislead."""
     parts = re.fullmatch(URL_PATTERN, url.strip())
     if parts is None or len(url) > MAX_URL_CHARS:
         return None

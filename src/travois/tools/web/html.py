@@ -1,7 +1,7 @@
 """HTML to markdown or plain words: only the visible content of a page.
 
-Parsing takes time that grows with the square of a hostile page, so it happens in a program of its
-own that can be killed: `python -P -m travois.tools.web.html CHARSET <page >text`.
+A hostile page can make parsing take quadratic time, so it happens in a program of its own that can
+be killed: `python -P -m travois.tools.web.html CHARSET <page >text`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def html_to_text(body: bytes, *, charset: str) -> str:
 
 
 def _parse_html(body: bytes, charset: str) -> bs4.BeautifulSoup:
-    """Parse an HTML page without noise and without an XML declaration, which would warn."""
+    """Parse an HTML page without noise or an XML declaration, which would cause a warning."""
     body = re.sub(rb"^\s*<\?xml[^>]*>", b"", body, count=1)
     soup = bs4.BeautifulSoup(body, "html.parser", from_encoding=charset or None)
     for tag in soup.find_all(_is_hidden_tag):
@@ -87,7 +87,7 @@ def _find_main_content(soup: BeautifulSoup) -> BeautifulSoup | Tag:
 
 
 def _tidy_whitespace(text: str) -> str:
-    """Remove trailing spaces and runs of empty lines."""
+    """Remove trailing spaces and runs of empty lines from converted HTML."""
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip()
 

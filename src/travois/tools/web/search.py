@@ -1,6 +1,6 @@
 """WebSearch: web pages that answer a query, framed as untrusted content.
 
-Whether there is such a tool, and who searches, is for the user to say.
+The user decides whether there is such a tool, and which provider searches.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ MAX_SEARCH_PAUSES = 5
 
 
 class WebSearchModel(msgspec.Struct, frozen=True):
-    """A model that can be asked to search, by what its provider calls the tool for it."""
+    """A model that can search the web, with its provider's name for that tool."""
 
     small: SmallModel
     tool: str
@@ -112,7 +112,7 @@ class WebSearchModel(msgspec.Struct, frozen=True):
 
 
 async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchModel) -> SearchResults:
-    """Search the web through the model's provider; the request is logged apart."""
+    """Search the web through the model's provider; the request is logged separately."""
     card = by.small.card
     params = encode_web_search_tool(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
