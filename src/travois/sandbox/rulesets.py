@@ -1,8 +1,8 @@
-"""Landlock rulesets: which paths programs may use, built once for each profile and used again.
+"""Landlock rulesets: the paths that programs may use, built once per profile and reused.
 
-A ruleset holds files by what they are, not by name. So one that is used again is right only while
-nothing moved in the folders whose entries got rules of their own, and while every path that a
-profile names leads where it led: that is checked before each use.
+A ruleset identifies files by inode, not by name. So reusing one is right only while nothing moved
+in the folders whose entries got rules of their own, and while every path that a profile names still
+leads to the same place: that is checked before each use.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class LandlockRulesets:
 
 
 def _find_landlock_paths(cage: SandboxProfile) -> LandlockPaths:
-    """Resolve what a profile names: links may have changed since the last command."""
+    """Resolve the paths of a Landlock profile: links may have changed since the last command."""
     looking = cage.profile == "look"
     return LandlockPaths(
         frozenset(real_path(path) for path in cage.hidden if os.path.lexists(path)),
@@ -167,7 +167,7 @@ def _list_beside_hidden(
     listed: dict[str, PathIdentity],
     rights: int = READ_RIGHTS,
 ) -> Iterator[tuple[str, int]]:
-    """Yield a path to allow, or those parts of it that leave out the hidden paths."""
+    """Yield a path for Landlock to allow, or those parts of it that leave out hidden paths."""
     if path in kept:
         return
     # Landlock has no rule that takes away: what hides something is left out, and its other entries
@@ -196,7 +196,7 @@ def _identify_path(path: str) -> PathIdentity:
 
 
 def _identify_listing(path: str) -> PathIdentity:
-    """Return what changes when an entry of a folder is made, replaced or taken away."""
+    """Return a folder's identity, which changes whenever its entries do, to check a ruleset."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -232,17 +232,17 @@ def _create_landlock_ruleset(attributes: bytes) -> int:
 
 @cache
 def load_libc() -> ctypes.CDLL:
-    """Return the C library of this process."""
+    """Return this process's C library, for Landlock system calls."""
     return ctypes.CDLL(None, use_errno=True)
 
 
 def call_kernel(*args: object) -> int:
-    """Make a system call that Python has no function for; raises OSError."""
+    """Make a Landlock system call that Python has no function for; raises OSError."""
     return raise_on_error(load_libc().syscall(*args))
 
 
 def raise_on_error(result: int) -> int:
-    """Return the result of a system call; raise OSError if it is negative."""
+    """Return the result of a Landlock system call; raise OSError if it is negative."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
