@@ -268,7 +268,7 @@ def _model_error(fault: UserError, usual: Card) -> ToolError:
 
 
 def report_lost_children(session: Session, found: OpenedSession) -> None:
-    """Report children and commands of a resumed session that never reported."""
+    """Report subagents and commands of a resumed session that never reported."""
     if any(what.startswith(JOB_STATE_PREFIX) for what in session.state):
         report_lost_jobs(session)
     if session.owed:
@@ -279,7 +279,7 @@ def report_lost_children(session: Session, found: OpenedSession) -> None:
 def describe_agent_types(
     tools: Mapping[str, AnyTool], kinds: tuple[AgentType, ...]
 ) -> dict[str, AnyTool]:
-    """Add the agent types to the description of the Agent tool."""
+    """Add the subagent types to the Agent tool's description."""
     if "Agent" not in tools:
         return dict(tools)
     tool = tools["Agent"]
@@ -289,7 +289,7 @@ def describe_agent_types(
 
 
 def save_large_output(folder: Path, call: str, data: bytes) -> str:
-    """Save a large output in a session's folder; return its path."""
+    """Save a subagent's large output in the session's folder; return its path."""
     folder.mkdir(mode=0o700, exist_ok=True)
     name, ending = (call[:-3], ".md") if call.endswith(".md") else (call, ".txt")
     path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)}{ending}"
@@ -299,7 +299,7 @@ def save_large_output(folder: Path, call: str, data: bytes) -> str:
 
 
 def child_folder(folder: Path, id: str) -> Path:
-    """Return the folder of a subagent, below that of its parent."""
+    """Return a subagent's folder, below that of its parent."""
     words = id.split(".")
     for count in range(1, len(words) + 1):
         folder = folder / CHILDREN_FOLDER / ".".join(words[:count])
@@ -313,7 +313,7 @@ def _read_child_log(folder: Path, id: str) -> list[Entry]:
 
 
 def _apply_order(kind: AgentType | None, order: AgentOrder) -> AgentType | None:
-    """Return the agent type with the model, effort and turns of the request."""
+    """Return the agent type with the model, effort and turns that the Agent call requests."""
     if kind is None:
         return None
     turns, effort = order.turns or kind.max_turns, order.effort or kind.effort
@@ -347,7 +347,7 @@ def _place_child(child: Agent, order: AgentOrder, tree: worktree.Worktree | None
 
 
 def _begin_fork(child: Agent, *, moved: bool) -> None:
-    """Begin a fork; note the other folder if it has one."""
+    """Begin a forked subagent; tell it about its own folder if it has one."""
     session = child.session
     begin_fork(session)
     around = child.prompt.environment() if moved and child.prompt.environment is not None else None
@@ -392,7 +392,7 @@ def choose_main_agent(
 def _report_missing_agent(
     loaded: LoadedSettings, wanted: str, kinds: tuple[AgentType, ...]
 ) -> LoadedSettings:
-    """Report an unknown main agent: an error on the command line, else a notice."""
+    """Report an unknown main agent type: an error on the command line, else a notice."""
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == COMMAND_LINE:
         raise UserError(f"--agent: {what}", fix=f"Available agents: {there}.")
@@ -406,7 +406,7 @@ def _add_notice(loaded: LoadedSettings, where: str, what: str) -> LoadedSettings
 def select_main_agent_tools(
     tools: dict[str, AnyTool], lead: AgentType | None
 ) -> dict[str, AnyTool]:
-    """Return the tools of the main agent; by default also those that need the person."""
+    """Return the main agent's tools; by default including those that need the user."""
     if lead is None:
         return tools
     own = MAIN_AGENT_TOOLS if lead.tools is None else MAIN_AGENT_TOOLS[-1:]
@@ -415,14 +415,14 @@ def select_main_agent_tools(
 
 
 def apply_agent_prompt(options: Options, lead: AgentType | None) -> Options:
-    """Return the options with the main agent's prompt, unless one is given."""
+    """Return the options with the main agent type's prompt, unless one is given."""
     return options if lead is None or options.system else replace(options, system=lead.prompt)
 
 
 def limit_main_agent(
     permissions: Permissions, lead: AgentType | None, place: Workspace
 ) -> Permissions:
-    """Limit the permissions to what the main agent's type may do; its memory is its own to edit."""
+    """Limit permissions to what the main agent's type allows; it may edit its own memory."""
     if lead is None:
         return permissions
     limited = replace(permissions, mode=limit_permission_mode(lead, permissions.mode))
@@ -431,7 +431,7 @@ def limit_main_agent(
 
 
 def begin_main_turn(session: Session, lead: AgentType | None) -> TurnState:
-    """Return the state before the first turn; a main agent's type may bring a first message."""
+    """Return the main agent's state before its first turn, with any first message of its type."""
     first = deque[User]()
     if lead is not None and lead.greeting and MAIN_AGENT_STATE not in session.state:
         first.append(User((Text(lead.greeting),), origin="human"))

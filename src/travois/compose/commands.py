@@ -1,4 +1,4 @@
-"""The user's custom commands and the skills that they type."""
+"""Custom commands of the user, and skills typed as commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CommandsAndNotices = tuple[dict[str, CustomCommand], tuple[str, ...]]
 
 
 def compose_commands(options: Options, *, taken: Collection[str] = ()) -> CommandsAndNotices:
-    """Load the custom commands by name, except those whose name is taken; and notices."""
+    """Load the custom slash commands by name, without those whose name is taken; and notices."""
     place, loaded = load_workspace(options)
     found, notices = dict[str, CustomCommand](), tuple[str, ...]()
     if options.commands and not options.bare:
@@ -62,7 +62,7 @@ def compose_commands(options: Options, *, taken: Collection[str] = ()) -> Comman
 async def expand_typed_command(
     session: Session, known: Mapping[str, CustomCommand], content: tuple[TextOrMedia, ...]
 ) -> tuple[TextOrMedia, ...]:
-    """Expand a command in the last text of a prompt."""
+    """Expand a slash command in the last text of a prompt."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
     found = TYPED_COMMAND.fullmatch(line.strip())
@@ -80,7 +80,7 @@ async def expand_typed_command(
 async def _fire_expansion_hook(
     agent: Agent, name: str, typed: str, *, known: CustomCommand | None
 ) -> None:
-    """Fire the hook for an expanded command; raises `UserError` if it objects."""
+    """Fire the hook for an expanded slash command; raises `UserError` if it objects."""
     if agent.hooks.active is None:
         return
     kind, origin = ("slash_command", known.origin) if known else ("mcp_prompt", "")
@@ -91,7 +91,7 @@ async def _fire_expansion_hook(
 
 
 async def expand_command(session: Session, custom: CustomCommand, typed: str) -> str:
-    """Return the prompt of a command or a skill; raises `UserError` if it may not run."""
+    """Expand a custom command or skill to a prompt; raises `UserError` if it may not run."""
     agent, skill = session.crew.agent, os.path.basename(custom.origin) == SKILL_FILE
     if (
         custom.agent
@@ -117,6 +117,6 @@ async def expand_command(session: Session, custom: CustomCommand, typed: str) ->
 
 
 def _has_agent_type(agent: Agent, custom: CustomCommand) -> bool:
-    """Return whether the agent type that a command names exists."""
+    """Return whether the agent type that a custom command names exists."""
     known = agent.team.children.kinds if agent.team.children is not None else ()
     return custom.agent.casefold() in (kind.casefold() for kind in known)

@@ -204,7 +204,7 @@ class ProjectDreams(msgspec.Struct, frozen=True):
 
 
 def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
-    """Compose the consolidations of a project from its settings."""
+    """Compose the memory consolidation of a project from its settings."""
     asked = loaded.settings.memory
     found = open_memories(
         place.home,
@@ -221,18 +221,18 @@ def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
 
 
 def dream_logs_folder(place: Workspace) -> Path:
-    """Return the folder of a project's consolidation logs."""
+    """Return the folder of a project's memory consolidation logs."""
     return place.home.path / DREAMS_FOLDER / place.project.key
 
 
 def list_dream_folders(logs: Path) -> list[Path]:
-    """Return the folders of a project's consolidations, the last one first."""
+    """Return the folders of a project's memory consolidations, the last one first."""
     found = logs.glob(f"*/{LOG_FILE_NAME}")
     return [path.parent for path in sorted(found, key=_last_modified, reverse=True)]
 
 
 def _last_modified(path: Path) -> float:
-    """Return when a log last grew; only one grows at a time."""
+    """Return when a memory consolidation's log last grew."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -240,7 +240,7 @@ def _last_modified(path: Path) -> float:
 
 
 def read_dream_status(folder: Path) -> DreamStatus:
-    """Read the status of a consolidation; one that just stops counts as killed."""
+    """Read a memory consolidation's status; one that stops without an end was killed."""
     found = _read_dream_log(folder)
     state = {e.fact.what: e.fact.value for e in found if isinstance(e.fact, Changed)}
     over = read_dream_result(found)
@@ -261,7 +261,7 @@ def _read_dream_log(folder: Path) -> list[Entry]:
 
 
 def list_recent_logs(place: Workspace, at: float) -> list[Path]:
-    """Return the logs of this project's sessions that grew since then, the latest last."""
+    """Return the session logs for memory consolidation that grew since then, latest last."""
     found: list[tuple[float, Path]] = []
     for folder in catalog.list_session_folders(place.home, place.project.keys):
         with suppress(OSError):
@@ -270,7 +270,7 @@ def list_recent_logs(place: Workspace, at: float) -> list[Path]:
 
 
 def collect_passages(place: Workspace, since: float) -> list[UserPassage]:
-    """Collect what the user wrote in sessions since then, the latest last."""
+    """Collect the user's messages since then for memory consolidation, latest last."""
     found: list[UserPassage] = []
     for log in list_recent_logs(place, since)[-MAX_READ_SESSIONS:]:
         said = collect_statements(entry for entry in read_entries(log, []) if entry.at > since)
@@ -280,7 +280,7 @@ def collect_passages(place: Workspace, since: float) -> list[UserPassage]:
 
 
 def report_finished_dreams(nights: ProjectDreams, agent: Agent) -> tuple[str, ...]:
-    """Report finished consolidations to the person, each once; the model is not told."""
+    """Report finished memory consolidations to the user, each once, not to the model."""
     found: list[str] = []
     for mark in sorted(nights.logs.glob(f"*/{UNREPORTED_MARK}")):
         night = read_dream_status(mark.parent)
@@ -296,7 +296,7 @@ def report_finished_dreams(nights: ProjectDreams, agent: Agent) -> tuple[str, ..
 
 
 def _claim_report(mark: Path) -> bool:
-    """Claim the report of a consolidation, so that only one session gives it."""
+    """Claim a memory consolidation's report, so that only one session shows it."""
     try:
         mark.unlink()
     except OSError:
@@ -354,7 +354,7 @@ async def _watch_for_stop(box: Mailbox, scope: anyio.CancelScope) -> None:
 
 
 def _remove_old_dreams(logs: Path) -> None:
-    """Remove old logs to make room for one more."""
+    """Remove old memory consolidation logs to make room for one more."""
     blobs.make_folders(logs)
     for old in list_dream_folders(logs)[MAX_KEPT_LOGS - 1 :]:
         rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Explaining what applies in a folder, and what permissions say of a call."""
+"""Explaining which configuration is in effect in a folder, and what permissions decide."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EffectiveParts = Iterator[tuple[str, EffectivePart]]
 
 
 def list_effective_parts(place: Workspace, loaded: LoadedSettings) -> dict[str, EffectivePart]:
-    """List all effective parts by key, as in `skills.deploy`."""
+    """List all configuration in effect by key, as in `skills.deploy`, for explanation."""
     return {
         f"{part}.{name}": told
         for part, find in PART_LISTERS.items()
@@ -59,7 +59,7 @@ def list_effective_parts(place: Workspace, loaded: LoadedSettings) -> dict[str, 
 
 
 def _list_instructions(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    """List the instruction files that apply in a folder, in order."""
+    """List the instruction files in effect in a folder, in order."""
     guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
     files = compose_instructions(place, loaded, guard, sources="").load_always().files
     yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
@@ -76,7 +76,7 @@ def _list_commands(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_skills(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    """List the skills that apply in a folder, with their files."""
+    """List the skills in effect in a folder, with their files."""
     for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
         if skill.origin.endswith(SKILL_FILE):
             yield skill.name, EffectivePart(skill.description, skill.origin)
@@ -88,7 +88,7 @@ def _list_styles(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    """List the MCP servers that apply in a folder, also those that wait for approval."""
+    """List the MCP servers in effect in a folder, including those that wait for approval."""
     found = mcp.find_configured_servers(place, loaded, Options())
     for one in found.servers:
         yield one.name, EffectivePart(one.url or " ".join(one.argv), one.origin)
@@ -97,7 +97,7 @@ def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
 
 
 def _list_rules(_: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    """List the permission rules that apply in a folder, with their origins."""
+    """List the permission rules in effect in a folder, with their origins."""
     for at, rule in enumerate(loaded.rules, 1):
         others = ", ".join(other.text for other in rule.unless)
         but = f" except {others}" if others else ""
@@ -147,7 +147,7 @@ class PermissionCase(msgspec.Struct, frozen=True):
 
 
 def find_mode(name: str) -> PermissionMode:
-    """Return the permission mode of this name, or of another agent's name for it."""
+    """Return the permission mode with this name, or another agent's name for it."""
     for mode in PERMISSION_MODES:
         if mode == name:
             return mode
@@ -169,7 +169,7 @@ def decide_without_running(
 
 
 def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
-    """Describe a call as permission rules see it; an unknown tool starts something unknown."""
+    """Describe an example call as permission rules see it; an unknown tool may do anything."""
     meant = canonical_call(Call("", tool, args))
     tool, args = meant.name, meant.args
     if folder := dict(parse_plain_arguments(args)).get("workdir"):
@@ -191,7 +191,7 @@ def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
 
 
 def decide_case(case: PermissionCase, *, own: str) -> PermissionDecision:
-    """Decide one permission test case."""
+    """Decide a permission test case and explain the decision."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))
     try:

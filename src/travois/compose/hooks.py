@@ -1,4 +1,4 @@
-"""Hooks of a session, composed from settings, and those at its start and end."""
+"""Hooks of a session: composed from settings, and fired at its start and end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WATCH_POLL_SECONDS = 1.0
 def load_hooks(
     loaded: LoadedSettings, lead: AgentType | None = None
 ) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """Load the hooks of the settings and the main agent's type, and notices about flaws."""
+    """Load the hooks from settings and the main agent's type, and notices about errors in them."""
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
     for origin, tree in loaded.hooks:
@@ -84,9 +84,9 @@ def compose_hooks(
     found: OpenedSession,
     stack: AsyncExitStack,
 ) -> AgentHooks:
-    """Compose the hooks of a session; others may join unless that is disabled.
+    """Compose a session's hooks; other programs may join unless that is disabled.
 
-    The stack closes what they open as long as the session goes on.
+    The stack closes what they open when the session ends.
     """
 
     def install_hooks(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
@@ -156,7 +156,7 @@ def _transcript_writer(
 
 
 async def fire_session_start(agent: Agent, options: Options) -> tuple[str, ...]:
-    """Fire the start hooks; return notices for the user."""
+    """Fire the SessionStart hooks; return notices for the user."""
     if agent.hooks.active is None:
         return ()
     ready = await fire_hooks(agent, Setup(options.setup)) if options.setup else NO_DECISION
@@ -165,7 +165,7 @@ async def fire_session_start(agent: Agent, options: Options) -> tuple[str, ...]:
 
 
 def _build_start_event(agent: Agent, options: Options) -> SessionStart:
-    """Build the start event; a resumed session also tells its cache state."""
+    """Build the SessionStart event; a resumed session's includes its cache state."""
     name, kind = (agent.session.state.get(key, "") for key in ("name", MAIN_AGENT_STATE))
     if not options.resume and not options.latest:
         return SessionStart("clear" if options.cleared else "startup", name, kind)
@@ -198,7 +198,7 @@ async def fire_model_switch(agent: Agent, name: str, *, source: str) -> AsyncGen
 
 
 async def _ask_about_switch(agent: Agent, heard: HookDecision, model: str) -> str:
-    """Return why the person declines a model switch; empty if they accept."""
+    """Return why the user declines a model switch that hooks ask about; empty if accepted."""
     if heard.decision != "ask":
         return ""
     why = heard.reason or "the new model has to read the whole conversation again"
@@ -223,7 +223,7 @@ async def watch_hook_files(agent: Agent) -> None:
 
 
 def _modification_times(paths: Iterable[str]) -> dict[str, int]:
-    """Return the modification time of each file; zero for a missing one."""
+    """Return the modification time of each file that hooks watch; zero if missing."""
     found: dict[str, int] = {}
     for path in paths:
         try:
@@ -234,7 +234,7 @@ def _modification_times(paths: Iterable[str]) -> dict[str, int]:
 
 
 async def fire_session_end(agent: Agent, why: LeaveReason) -> tuple[str, ...]:
-    """Fire the end hooks, also while the session is being cancelled."""
+    """Fire the SessionEnd hooks, even while the session is being cancelled."""
     if agent.hooks.active is None:
         return ()
     heard = NO_DECISION

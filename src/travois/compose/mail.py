@@ -1,4 +1,4 @@
-"""Mail of a session: its mailboxes, and messages to other sessions."""
+"""Mail of a session: its mailboxes, and messages to agents of other sessions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TeamTasks:
 
 
 def _append_tasks(tasks: TaskList, more: list[Task]) -> TaskList:
-    """Append tasks to a team's task list under new ids, without what blocks them."""
+    """Append tasks to a team's task list under new IDs, without their blockers."""
     for task in more:
         fresh = Task(
             content=task.content,
@@ -100,7 +100,7 @@ def compose_mail(
     settings: MailSettings | None,
     stack: AsyncExitStack,
 ) -> SessionMail | None:
-    """Compose the mail of a session, which joins its team; none without settings."""
+    """Compose a session's mailboxes and join its team; None if the settings disable it."""
     if settings is None:
         return None
     office = SessionMail(place, found, session, spill=world.spill, settings=settings)
@@ -116,7 +116,7 @@ def compose_mail(
 
 
 async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> str:
-    """Put a message into another process's mailbox and wake it; return the outcome."""
+    """Put mail into another process's mailbox and wake it; return the outcome."""
     folder = await anyio.to_thread.run_sync(mailbox.find_mailbox_folder, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
     if await mailbox.send_wakeup(folder):
@@ -125,7 +125,7 @@ async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> st
 
 
 def mail_collector(folder: Path) -> Callable[[Agent], Iterator[User]]:
-    """Return a function that collects messages from other processes to an agent."""
+    """Return a function that collects mail from other processes for an agent."""
     box = Mailbox(folder / "mail")
 
     def collect(agent: Agent) -> Iterator[User]:
@@ -139,7 +139,7 @@ def mail_collector(folder: Path) -> Callable[[Agent], Iterator[User]]:
 
 
 class SessionMail:
-    """The mailboxes of a session, and its way to those of others."""
+    """A session's mailboxes, and its access to those of others."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class SessionMail:
             self._session.emit(UserWarned(str(fault)))
 
     def teammates(self) -> tuple[str, ...]:
-        """Return the names of the other members of our team."""
+        """Return the names of the other members of the team."""
         names = mailbox.list_team_members(self._home, self._team) if self._team else ()
         return tuple(name for name in names if f"{self._team}:{name}" != self._address)
 

@@ -100,7 +100,7 @@ async def compose_mcp(
     card: Card,
     bounds: SandboxPolicy | None = None,
 ) -> McpServers:
-    """Compose the MCP servers of a session; few of them are started yet."""
+    """Compose a session's MCP servers; most start only when needed."""
     listed = find_configured_servers(place, loaded, options)
     left = tuple(entry.name for entry in listed.waiting)
     if not _has_mcp_tools(session) and (not listed.servers or session.view.epoch is not None):
@@ -146,7 +146,7 @@ def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) ->
 
 
 def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
-    """Add MCP support to a session that began without; its head changes."""
+    """Add MCP servers to a session that started without any; its request head changes."""
     around = compose_mcp_host(
         place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
     )
@@ -175,7 +175,7 @@ def add_mcp_servers(
 
 
 def _has_mcp_tools(session: Session) -> bool:
-    """Return whether the head of a resumed session has the MCP tools."""
+    """Return whether a resumed session's request head has the MCP tools."""
     epoch = session.view.epoch
     return epoch is not None and any(tool.name == RESOURCES_TOOL for tool in epoch.tools)
 
@@ -200,7 +200,7 @@ def allow_server_tools(rights: Permissions, loan: McpServers) -> Permissions:
 
 
 def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[PermissionRule]:
-    """Yield allow rules for MCP tools, for servers with a unique name."""
+    """Yield allow rules for the MCP tools of servers with a unique name."""
     keys = [link.server.key for link in links]
     for server in (link.server for link in links if keys.count(link.server.key) == 1):
         for tool in server.free:
@@ -221,7 +221,7 @@ def pin_definitions(session: Session, loan: McpServers) -> None:
 
 
 def _announce_servers(lending: McpTools, agent: Agent) -> None:
-    """Announce changes before the next prompt; stay silent while nothing is to do."""
+    """Announce MCP server changes to the model before the next prompt, if there are any."""
     session = agent.session
     for lender in lending.lenders.values():
         lender.set_folders(agent.permissions.guard.folders)
@@ -252,7 +252,7 @@ def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
 
 
 def list_server_statuses(loan: McpServers) -> list[Json]:
-    """Return the status of each server, in other agents' words."""
+    """Return the status of each MCP server, in Claude Code's words."""
     found: list[Json] = [
         {"name": link.server.name, "status": server_status(link), "source": link.server.level}
         for link in loan.links
@@ -261,7 +261,7 @@ def list_server_statuses(loan: McpServers) -> list[Json]:
 
 
 def server_status(link: McpConnection) -> str:
-    """Return the status of a server, in other agents' words."""
+    """Return an MCP server's status, in Claude Code's words."""
     if not link.on:
         return "disabled"
     if link.state == "failed" and LOGIN_COMMAND in link.failure_reason:
@@ -270,7 +270,7 @@ def server_status(link: McpConnection) -> str:
 
 
 def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
-    """Return each server with its state, tools and origin."""
+    """Return each MCP server with its state, tools and origin."""
     found = [
         (
             link.server.name,
@@ -284,12 +284,12 @@ def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
 
 
 def list_resource_uris(loan: McpServers) -> list[str]:
-    """Return the resources of the servers, as a prompt mentions them."""
+    """Return the MCP servers' resources, as a prompt mentions them."""
     return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
 
 
 def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[McpServer, McpPrompt]]:
-    """Return the prompts of the servers, by command name."""
+    """Return the MCP servers' prompts, by slash command name."""
     return {
         f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
         for link in loan.links
@@ -298,7 +298,7 @@ def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[McpServer, McpPrompt]]
 
 
 async def expand_mcp_prompt(loan: McpServers, name: str, typed: str) -> str:
-    """Return the text of an MCP prompt; raises `UserError` if there is none."""
+    """Return the text of an MCP server's prompt; raises `UserError` if there is none."""
     lenders = loan.lending.lenders.values() if loan.lending else ()
     for lender in lenders:
         if name.startswith(f"mcp__{lender.server.key}__"):

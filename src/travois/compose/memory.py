@@ -1,4 +1,4 @@
-"""The memories of a folder, opened as the settings say."""
+"""Memories of a folder, opened as the settings say."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FILL_BATCH_SIZE = 8
 def open_memories_here(
     home: TravoisHome, project: Project, loaded: LoadedSettings
 ) -> FolderMemoryStore:
-    """Open the memories for a person to look at."""
+    """Open the current folder's memories for the user to browse."""
     there = (home.path / "memory").is_dir()
     return _open_memories(home, project, loaded, index=_open_index(home) if there else None)
 
@@ -49,7 +49,7 @@ def open_memories_here(
 def compose_memory(
     place: Workspace, loaded: LoadedSettings, *, world: World, runtime: AgentRuntime, persist: bool
 ) -> AgentMemory:
-    """Compose an agent's memory; a session without a trace only recalls."""
+    """Compose an agent's memory; a session that saves nothing only recalls."""
     asked = loaded.settings.memory
     if not asked.enabled:
         return AgentMemory()
@@ -60,13 +60,13 @@ def compose_memory(
 
 
 def consent_by_scope(asked: MemorySettings) -> dict[MemoryScope, MemoryConsent]:
-    """Return for each scope whether proposed memories are saved, queued or refused."""
+    """Return for each memory scope whether new memories are saved, queued or refused."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
 def _open_index(home: TravoisHome) -> search_index.SearchIndex:
-    """Open the search index of memories, with embeddings if a model for them is there."""
+    """Open the search index of memories, with embeddings if their model is installed."""
     root = home.path / "memory"
     blobs.make_folders(root)
     embedder = search_embedder.find_embedder(root / "embedder.json")
@@ -97,9 +97,9 @@ def _open_memories(
 
 
 class LazyMemories(MemoriesType):
-    """Memories that are opened when there are any, or when the first is saved.
+    """Memories that are opened when there are any, or when the first one is saved.
 
-    So a session in a folder that nothing is known of loads no database and no model of meaning.
+    So a session in a folder without memories loads neither a database nor an embedding model.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class LazyMemories(MemoriesType):
         """Called once when some memories are not indexed by meaning yet."""
 
     def __getattr__(self, name: str) -> object:
-        """Open the memories for everything that has no answer without them."""
+        """Open the memories for every attribute that needs them."""
         return getattr(self._ensure_open(), name)
 
     def _ensure_open(self) -> FolderMemoryStore:

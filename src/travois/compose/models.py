@@ -105,20 +105,20 @@ class LocalModels:
 
 
 def find_smollm2() -> Path | str:
-    """Return the weights of the embedded model, or why it cannot run here."""
+    """Return the embedded model's weights file, or why the model cannot run here."""
     return llamacpp.llamacpp_missing_reason() or embedded_model.find_smollm_weights(
         _stamp_path("smollm2.json")
     )
 
 
 def embedded_model_notice() -> str:
-    """Describe the embedded default in one line."""
+    """Describe the embedded default model in one line."""
     weights = find_smollm2()
     return NO_KEY_NOTICE.format(SMOLLM_NOTICE if isinstance(weights, Path) else RULES_NOTICE)
 
 
 def load_nearest_examples() -> router.ExampleIndex:
-    """Load the examples with our static embeddings: MiniLM takes 2 s to start."""
+    """Load the model's nearest examples with static embeddings: MiniLM takes 2 s to start."""
     return router.ExampleIndex(embedder.StaticEmbedder())
 
 
@@ -130,7 +130,7 @@ SCRIPTED_CARD = Card("scripted", "scripted", "anthropic")
 
 
 def model_catalog(loaded: LoadedSettings) -> Catalog:
-    """Return the model catalog, with the user's additions."""
+    """Return the model catalogue, with the user's additions."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
     found = (
@@ -158,7 +158,7 @@ def _parse_price(each: dict[str, float]) -> Price:
 async def choose_model(
     loaded: LoadedSettings, session: Session, *, scripted: bool
 ) -> tuple[Card, str]:
-    """Return the requested model, else the session's, else the default; and a notice.
+    """Choose the model: the requested one, else the session's, else the default.
 
     With it comes a notice for the user, if the model was not chosen.
     """
@@ -182,7 +182,7 @@ async def choose_model(
 
 
 def _starting_effort(loaded: LoadedSettings, id: str) -> Effort:
-    """Return the effort that a session begins with, within the allowed maximum."""
+    """Return the reasoning effort that a session's model starts with, within the maximum."""
     settings, own = loaded.settings, loaded.settings.model_settings.get(id, ModelSettings())
     named = loaded.origin("effortLevel") == "command line"
     wanted = settings.effort_level if named else own.effort_level or settings.effort_level
@@ -192,7 +192,7 @@ def _starting_effort(loaded: LoadedSettings, id: str) -> Effort:
 
 
 def context_layers(loaded: LoadedSettings, session: Session) -> ContextLayers:
-    """Return the context layers, with a window of its own for one model."""
+    """Return the context layers' limits, with the configured window of a model."""
     settings = loaded.settings
     id = session.view.epoch.model.id if session.view.epoch else ""
     own = settings.model_settings.get(id, ModelSettings()).auto_compact_window
@@ -203,7 +203,7 @@ def context_layers(loaded: LoadedSettings, session: Session) -> ContextLayers:
 
 
 def _compaction_off_source(loaded: LoadedSettings) -> str:
-    """Return the variable or setting that disabled automatic compaction."""
+    """Return the variable or setting that disabled auto-compaction; empty if none."""
     context = loaded.settings.context
     if context.compact and context.auto_compact:
         return ""
@@ -213,20 +213,20 @@ def _compaction_off_source(loaded: LoadedSettings) -> str:
 
 
 def _hint_at_other_models(card: Card) -> str:
-    """Suggest other models once an API key is set."""
+    """Suggest other models to try once an API key is set."""
     if not card.is_frail or not catalog.has_default_model(os.environ):
         return ""
     return f"this session uses {card.name} although an API key is set; --model NAME switches"
 
 
 def _can_use_embedded_model(loaded: LoadedSettings) -> bool:
-    """Return whether the embedded model may answer: not where nobody reads the notice."""
+    """Return whether the embedded model may answer: only where somebody reads the notice."""
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
     return loaded.settings.local.fallback and not unread
 
 
 async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
-    """Find the named model; without a name or a key, a local one that answers.
+    """Find the named model; without a name or a key, one that a local server offers.
 
     A server on this machine is asked for its models. Also returns a line that describes the model.
     """
@@ -247,7 +247,7 @@ async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
 
 
 def resolve_model(name: str, among: Catalog | None) -> Card:
-    """Resolve a model name; a local file sets the window."""
+    """Resolve a model name; a local weights file determines the window."""
     model = catalog.resolve_model(name, os.environ, among=among)
     if model.provider != LOCAL_PROVIDER or model.id == EMBEDDED_MODEL:
         return model
@@ -255,7 +255,7 @@ def resolve_model(name: str, among: Catalog | None) -> Card:
 
 
 def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
-    """Return the model that an agent is to use; `usual` is that of its session. Raises `UserError`.
+    """Resolve the model for a subagent; `usual` is the session's. Raises `UserError`.
 
     A short name such as `haiku` means a model of the session's provider, if there is one.
     """
@@ -277,9 +277,9 @@ def _split_words(id: str) -> list[str]:
 
 
 class ModelFactory:
-    """A factory of model clients. They are closed with the session.
+    """A factory of model clients, which are closed with the session.
 
-    A model that is given does for all.
+    A client that a caller brings serves every model.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class ModelFactory:
 
 
 def list_hook_variables(loaded: LoadedSettings) -> tuple[tuple[str, str], ...]:
-    """Return the environment variables that the user's own hooks name."""
+    """Return the environment variables that the user's own hooks mention."""
     named = [
         hook.env
         for origin, tree in loaded.hooks
@@ -336,7 +336,7 @@ def compose_models(
     serve: Callable[[Card], ModelClient],
     chain: tuple[str, ...],
 ) -> tuple[AgentModels, tuple[tuple[str, UserError], ...]]:
-    """Compose the models beside the agent's own; and unreachable fallbacks."""
+    """Compose the models besides the main one; and notices about unreachable fallbacks."""
     asked = loaded.settings
     among, reached = model_catalog(loaded), dict[str, SmallModel]()
     fallbacks, unreachable = list[str](), list[tuple[str, UserError]]()
@@ -370,7 +370,7 @@ def compose_models(
 def fallback_notices(
     session: Session, unreachable: tuple[tuple[str, UserError], ...]
 ) -> tuple[str, ...]:
-    """Return notices about fallbacks that cannot be used."""
+    """Return notices about fallback models that cannot be used."""
     name = epoch.model.name if (epoch := session.view.epoch) else "the model"
     return tuple(f"{one} is no fallback for {name}: {fault.what}" for one, fault in unreachable)
 
@@ -382,14 +382,14 @@ def _no_model() -> SmallModel | None:
 def _small_model_of_session(
     session: Session, serve: Callable[[Card], ModelClient], among: Catalog
 ) -> SmallModel | None:
-    """Return a cheaper model of the session's current provider."""
+    """Return a cheaper model of the session's current provider; None if there is none."""
     epoch = session.view.epoch
     assert epoch is not None
     return find_small_model(epoch.model, serve, among=among)
 
 
 def missing_price_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
-    """Return a notice if the cost of a model cannot be counted."""
+    """Return a notice if a model has no price, so that its cost is unknown."""
     if not loaded.settings.max_budget_usd or card.price != Price():
         return ()
     return (f"the price of {card.name} is unknown, so maxBudgetUsd has no effect; use maxTokens",)
@@ -398,7 +398,7 @@ def missing_price_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]
 def find_small_model(
     served: Card, serve: Callable[[Card], ModelClient], *, among: Catalog
 ) -> SmallModel | None:
-    """Return a cheaper model of the same provider; none if there is none."""
+    """Return a cheaper model of the same provider for side requests; None if there is none."""
     name = catalog.find_small_model(served, among=among)
     try:
         found = catalog.resolve_model(name, os.environ, among=among) if name else None
@@ -410,7 +410,7 @@ def find_small_model(
 def compose_naming(
     session: Session, loaded: LoadedSettings, *, serve: Callable[[Card], ModelClient]
 ) -> ActivityNaming | None:
-    """Compose the naming of subagent activities; none if the user disabled it."""
+    """Compose the model that names subagents' activities; None if the user disabled it."""
     seconds = loaded.settings.agent_progress_seconds
     if not seconds:
         return None
@@ -420,7 +420,7 @@ def compose_naming(
 
 
 def _request_timeouts(loaded: LoadedSettings, card: Card) -> Timeouts:
-    """Return the timeouts; a server with Anthropic's protocol sends keep-alives."""
+    """Return the timeouts of a model's requests; Anthropic servers send keep-alives."""
     waits = loaded.settings.timeouts
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
     return Timeouts(
@@ -435,7 +435,7 @@ def _request_timeouts(loaded: LoadedSettings, card: Card) -> Timeouts:
 def compose_context(
     place: Workspace, loaded: LoadedSettings, session: Session, *, persist: bool
 ) -> AgentContext:
-    """Compose the context settings; sessions with a trace may share summaries."""
+    """Compose the context settings of a session's model; saved sessions share summaries."""
     if not persist or place.home.passing:
         return AgentContext(context_layers(loaded, session))
     shared = place.home.summaries / place.project.key / loaded.trust
@@ -443,5 +443,5 @@ def compose_context(
 
 
 def open_summaries(folder: Path) -> SharedSummaries:
-    """Open the summaries that the sessions of one project share."""
+    """Open the compaction summaries that a project's sessions share."""
     return shared_summaries.SummaryFolder(folder)

@@ -82,7 +82,7 @@ class OpenedSession(msgspec.Struct, frozen=True):
 
 
 def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
-    """Open the log that the options name, locked until the stack unwinds."""
+    """Open the log of the session that the options select, locked until the stack unwinds."""
     _check_options(options)
     if options.create_missing:
         options = replace(options, resume=_choose_session_id(options.resume))
@@ -97,7 +97,7 @@ def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> Opene
 
 
 def _is_begun(home: TravoisHome, id: str) -> bool:
-    """Return whether a session has a first entry; one killed at its creation may have none."""
+    """Return whether a session to open has a first entry; one may be killed at its creation."""
     return any(
         folder.name == id and read_opening(folder) is not None
         for folder in catalog.list_session_folders(home)
@@ -158,7 +158,7 @@ def _announce_long_log(folder: Path) -> None:
 
 
 def _find_fork_point(id: str, entries: Iterable[Entry], name: str) -> int:
-    """Return the entry of the named message; the last one if none is named."""
+    """Return the entry to fork a session at: the named message, else the last one."""
     if not name:
         return max(entry.seq for entry in entries)
     for seq, fact in ((entry.seq, entry.fact) for entry in entries):
@@ -172,14 +172,14 @@ def _find_fork_point(id: str, entries: Iterable[Entry], name: str) -> int:
 
 
 def describe_log_damage(log: SessionLog) -> tuple[str, ...]:
-    """Return notices about damage in a log."""
+    """Return notices about damage in the log of a session to resume."""
     torn = f"the last line of the log was incomplete; it was saved to {log.torn}"
     lost = f"{len(log.skipped)} damaged places in the log were skipped (travois sessions show)"
     return (*((torn,) if log.torn else ()), *((lost,) if log.skipped else ()))
 
 
 def _choose_session_id(wanted: str) -> str:
-    """Return the id of a new session: that of --session-id, or a random one."""
+    """Return a new session's ID: that of --session-id, or a random one."""
     if not wanted:
         return str(uuid4())
     try:
@@ -199,7 +199,7 @@ def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExi
 
 
 def _build_opened_fact(place: Workspace, id: str, *, parent: str = "", at: int = 0) -> Opened:
-    """Build the first log entry of a session or a fork."""
+    """Build the first log entry of a new session or a fork."""
     return Opened(
         session=id,
         cwd=place.cwd,
@@ -219,7 +219,7 @@ def _close_new_session(log: SessionLog) -> None:
 
 
 def _close_log(log: SessionLog) -> None:
-    """Close a log, and report entries that could not be saved."""
+    """Close a session's log, and report entries that could not be saved."""
     log.close()
     if isinstance(log, ResilientSessionLog) and log.unsaved:
         write_stderr(
@@ -228,7 +228,7 @@ def _close_log(log: SessionLog) -> None:
 
 
 def is_worth_keeping(entries: Iterable[Entry]) -> bool:
-    """Return whether a new session stays on disk."""
+    """Return whether a new session stays on disk: something was said in it."""
     facts = [entry.fact for entry in entries]
     return not _has_no_turn(facts) and not _is_failed_start(facts)
 
@@ -253,7 +253,7 @@ def _remove_log(log: SessionLog) -> None:
 
 
 def _has_no_turn(facts: list[AnyFact]) -> bool:
-    """Return whether a session has neither a prompt of the user nor a finished turn."""
+    """Return whether a session has neither a user prompt nor a finished turn."""
     return not any(
         isinstance(fact, Ended) or (isinstance(fact, User) and fact.origin == "human")
         for fact in facts
@@ -261,7 +261,7 @@ def _has_no_turn(facts: list[AnyFact]) -> bool:
 
 
 def _is_failed_start(facts: list[AnyFact]) -> bool:
-    """Return whether no request was answered and a retry makes no sense.
+    """Return whether a session's first request failed for good, so that it need not be kept.
 
     A wrong key, an unknown model or a server that is not there is put right by the user, who then
     starts again. What failed for a passing reason, or was interrupted, can be resumed.
@@ -279,7 +279,7 @@ def _is_failed_start(facts: list[AnyFact]) -> bool:
 def settle_session_log(
     session: Session, place: Workspace, *, card: Card, tools: tuple[AnyTool, ...], options: Options
 ) -> None:
-    """Bring a session to a state from which a turn can start."""
+    """Bring a resumed session's log to a state from which a turn can start."""
     session.is_lasting = options.persist and not place.home.passing
     if session.view.epoch is None:
         session.append(build_first_head(card, _system_text(options), tools, wanted=options.toolset))
@@ -300,7 +300,7 @@ def _is_between_turns(fact: AnyFact) -> bool:
 def build_requested_head(
     session: Session, card: Card, options: Options, *, brought: tuple[AnyTool, ...] = ()
 ) -> Epoch | None:
-    """Return a new head if the user asked for one: the old one keeps the cache warm.
+    """Return a new request head for a resumed session if the options ask for one, else None.
 
     Tools that the caller brought count as requested, too.
     """
@@ -331,7 +331,7 @@ def _system_text(options: Options) -> str:
 def describe_surroundings(
     place: Workspace, options: Options, *, cwd: str = "", worktree: str = ""
 ) -> Environment:
-    """Describe the current surroundings of a session."""
+    """Describe a session's current surroundings for its log."""
     return Environment(
         cwd=cwd or place.cwd,
         platform=sys.platform,
@@ -342,7 +342,7 @@ def describe_surroundings(
 
 
 def _read_git_branch(root: str) -> str:
-    """Return the current git branch without starting git."""
+    """Return a session folder's current git branch without starting git."""
     git = Path(root, ".git")
     try:
         if git.is_file():

@@ -1,4 +1,4 @@
-"""Options of a session: all that a user or program can choose at its start."""
+"""Options of a session: everything that a user or program can choose at its start."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def find_store_address(options: Options, setting: str, environ: Mapping[str, str
 
 
 def _restricted_tools(options: Options) -> tuple[str, ...]:
-    """Return the tools that a restricted session may not use."""
+    """Return the tools that the options of a restricted session exclude."""
     named = options.tools or ()
     return tuple(one for one in NAMED_ONLY_TOOLS if one not in named) if options.restricted else ()
 
 
 def settings_from_options(options: Options) -> dict[str, SettingValue]:
-    """Return the options as settings, without those left open."""
+    """Return the command line's options as settings, without those left open."""
     flags: dict[str, SettingValue] = {
         "model": options.model,
         "agent": options.agent,

@@ -1,4 +1,4 @@
-"""Permissions of a session, composed from settings."""
+"""Permissions of a session, composed from its settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY_SECONDS = 24 * 3_600
 def compose_permissions(
     loaded: LoadedSettings, cwd: str, *, own: str, readable: tuple[str, ...] = ()
 ) -> Permissions:
-    """Compose the permissions that these settings give a session in this folder."""
+    """Compose a session's permissions in a folder from its settings."""
     asked = loaded.settings.permissions
     folders = tuple(path for path in _find_more_folders(loaded, cwd).values() if path)
     reads = asked.block_reads_outside_working_directories
@@ -55,7 +55,7 @@ def compose_permissions(
 
 
 def apply_settings_env(loaded: LoadedSettings) -> None:
-    """Set the environment variables of the user's settings, as other agents do.
+    """Set the environment variables from the user's settings, as other agents do.
 
     They say where requests go and with which key, and everything that asks looks there.
     """
@@ -65,7 +65,7 @@ def apply_settings_env(loaded: LoadedSettings) -> None:
 
 
 def startup_notices(loaded: LoadedSettings, cwd: str = "") -> tuple[str, ...]:
-    """Return notices about missing folders, and the announcement of the day."""
+    """Return startup notices about missing folders, and the announcement of the day."""
     missing = (name for name, path in _find_more_folders(loaded, cwd).items() if not path)
     told = loaded.settings.company_announcements if sys.stderr.isatty() else ()
     today = (told[int(time() // DAY_SECONDS) % len(told)],) if told else ()
@@ -101,7 +101,7 @@ def drop_unusable_settings(loaded: LoadedSettings, environ: Mapping[str, str]) -
 
 
 def _find_more_folders(loaded: LoadedSettings, cwd: str) -> dict[str, str]:
-    """Return the additional folders by name; empty for missing ones."""
+    """Return the additional permitted folders by name; empty for missing ones."""
     found: dict[str, str] = {}
     for name in loaded.settings.permissions.additional_directories:
         path = os.path.realpath(os.path.join(cwd, os.path.expanduser(name)))
@@ -112,7 +112,7 @@ def _find_more_folders(loaded: LoadedSettings, cwd: str) -> dict[str, str]:
 
 
 def save_answer(session: Session, home: TravoisHome, root: str, update: PermissionUpdate) -> None:
-    """Save the rules of an answer; if the disk fails, they hold for this session."""
+    """Save the permission rules of an answer; if that fails, they apply to this session."""
     try:
         trust.save_permission_update(home, root, update)
     except UserError as fault:

@@ -1,6 +1,6 @@
-"""Settings that change while a session goes on: rules and hooks hold from the next step on.
+"""Reloading settings while a session runs: rules and hooks apply from the next step on.
 
-The head of requests stays as it is, so what would change it counts from the next session on.
+The head of requests stays as it is, so what would change it applies from the next session on.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _is_unchanged(old: LoadedSettings, new: LoadedSettings) -> bool:
 def _exchange_entries(
     held: tuple[ItemT, ...], old: tuple[ItemT, ...], new: tuple[ItemT, ...]
 ) -> tuple[ItemT, ...]:
-    """Replace the entries of the old settings by the new, and keep those added since."""
+    """Replace a list's old settings entries by the reloaded ones; keep those added since."""
     return (*new, *(one for one in held if one not in old and one not in new))
 
 

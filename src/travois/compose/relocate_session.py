@@ -58,7 +58,7 @@ class SessionRelocation:
 
 
 def leave_missing_worktree(session: Session, root: str) -> str:
-    """Return to `root` if the worktree was removed; return a notice if so."""
+    """Return a session to `root` if its worktree was removed; return a notice if so."""
     moved = decode_worktree_move(session.state.get(WORKTREE_STATE, ""))
     if moved is None or os.path.isdir(moved.root):
         return ""
@@ -68,7 +68,7 @@ def leave_missing_worktree(session: Session, root: str) -> str:
 
 
 def current_worktree(session: Session) -> str:
-    """Return the worktree that a session works in; empty if it is where it began."""
+    """Return the worktree that a session has moved to; empty if it is where it began."""
     moved = decode_worktree_move(session.state.get(WORKTREE_STATE, ""))
     return moved.path if moved else ""
 

@@ -1,4 +1,4 @@
-"""The sandbox of a session: what this machine supports, as the settings want it."""
+"""The sandbox of a session: what this machine supports and the settings ask for."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def compose_sandbox(
     attended: bool,
     session: OpenedSession | None = None,
 ) -> SandboxSetup:
-    """Compose the sandbox of a session; raises `UserError` if one is required and missing.
+    """Compose a session's sandbox; raises `UserError` if one is required and missing.
 
-    Without a session that is kept, its folder for temporary files goes when the stack unwinds.
+    A session that is not saved loses its private /tmp when the stack unwinds.
     """
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
@@ -109,7 +109,7 @@ def compose_sandbox(
 
 
 def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
-    """Refuse unasked commands where the workspace would be the whole home."""
+    """Refuse unapproved commands in the sandbox if the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
     if place.cwd not in ("/", home_folder()) or mode not in ("bypass", "auto", "accept-edits"):
         return
@@ -172,7 +172,7 @@ def _build_policy(
 
 
 def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> ToolChainPaths:
-    """Return the paths that tool chains need in each home."""
+    """Return the paths that the sandbox must show for tool chains in each home."""
     homes = dict.fromkeys((home_folder(), *find_home_folders()))
     each = [list_tool_chain_paths(one, os.environ, hidden=hidden) for one in homes]
     return ToolChainPaths(
@@ -184,13 +184,13 @@ def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> ToolChainPaths:
 
 
 def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
-    """Return the folders of the bundled bwrap, which no command may change."""
+    """Return the bundled bwrap's folders, which no sandboxed command may change."""
     package = os.path.dirname(os.path.dirname(bwrap))
     return (package, f"{package}.libs")
 
 
 def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple[str, ...]:
-    """Return the folders of skills and plugins that the model may use."""
+    """Return the folders of skills and plugins that the sandbox shows to commands."""
     skills = map(os.path.realpath, list_personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
     apart = (path for path in skills if not is_inside(path, place.cwd))
@@ -199,7 +199,7 @@ def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple
 
 
 def move_sandbox_policy(bounds: SandboxPolicy, root: str) -> SandboxPolicy:
-    """Return the same sandbox for an agent in another folder of the repository."""
+    """Return the sandbox policy moved to an agent's other folder of the repository."""
     git = _shared_git_history(root)
     pinned, all_git = (*bounds.pinned, *_worktree_git_file(root)), (*bounds.git, *git)
     writable, shown = (*bounds.writable, *git), (*bounds.shown, *_enclosing_repository(root))
@@ -208,7 +208,7 @@ def move_sandbox_policy(bounds: SandboxPolicy, root: str) -> SandboxPolicy:
 
 
 def _shared_git_history(cwd: str) -> tuple[str, ...]:
-    """Return the folder of git's history, if it lies outside the workspace."""
+    """Return the git folder that the sandbox must allow for a workspace outside it; else empty."""
     _, common = find_verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
     apart = common and not is_inside(common, cwd) and not is_inside(home_folder(), common)
@@ -216,7 +216,7 @@ def _shared_git_history(cwd: str) -> tuple[str, ...]:
 
 
 def _enclosing_repository(cwd: str) -> tuple[str, ...]:
-    """Return the repository around a folder: git compares all of its files.
+    """Return the repository around a folder for the sandbox to show: git compares all its files.
 
     Not one that holds the home: it would show all of that.
     """
@@ -226,12 +226,12 @@ def _enclosing_repository(cwd: str) -> tuple[str, ...]:
 
 
 def _worktree_git_file(cwd: str) -> tuple[str, ...]:
-    """Return the file by which git finds the repository of a worktree."""
+    """Return the `.git` file of a worktree, which the sandbox must show."""
     return (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
 
 
 def _make_temporary_folder(stack: AsyncExitStack) -> str:
-    """Make a private folder with an unguessable name; removed when the stack unwinds."""
+    """Make a sandbox's private folder with a random name; removed when the stack unwinds."""
     path = os.path.join(
         os.environ.get("TMPDIR") or TMP_FOLDERS[0], f"travois-{os.urandom(8).hex()}"
     )
@@ -241,7 +241,7 @@ def _make_temporary_folder(stack: AsyncExitStack) -> str:
 
 
 def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitStack) -> str:
-    """Return the folder that stays with a session; an empty one is removed."""
+    """Open the session's private /tmp for the sandbox; an empty one is removed at the end."""
     folder, parent = session.log.folder, session.parent
     path = open_session_tmp(place.home, session.id, folder=folder, parent=parent)
     stack.callback(close_session_tmp, path)
@@ -251,9 +251,9 @@ def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitS
 def find_old_tmp(
     bounds: SandboxPolicy | None, place: Workspace, *, id: str, session: Session
 ) -> str:
-    """Return where files are that the session made in /tmp while that was private; empty if none.
+    """Return the folder of an earlier sandbox's private /tmp if it has files; empty if none.
 
-    A session may go on where there is no full sandbox: there /tmp is the machine's own.
+    A session may continue where there is no full sandbox: there /tmp is the machine's own.
     """
     path = place.home.session_tmp(id)
     private = bounds is not None and bounds.backend == "full"
@@ -280,7 +280,7 @@ def _expand_paths(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_denied_reads(loaded: LoadedSettings, root: str) -> Iterator[str]:
-    """Yield existing files that rules keep from being read."""
+    """Yield existing files that rules deny, for the sandbox to hide."""
     rules = tuple(
         rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read" and rule.what
     )
@@ -292,14 +292,14 @@ def _find_denied_reads(loaded: LoadedSettings, root: str) -> Iterator[str]:
 
 
 def _fixed_rule_path(rule: PermissionRule) -> Iterator[str]:
-    """Yield the path of a rule that names one outside the workspace without a pattern."""
+    """Yield a deny rule's path for the sandbox to hide, if outside the workspace and no glob."""
     what = rule.what.removesuffix("/**")
     if what.startswith(("//", "~/")) and not any(char in what for char in "*?["):
         yield what[1:] if what.startswith("//") else os.path.join(home_folder(), what[2:])
 
 
 def _find_hidden_files(hidden: Callable[[str], bool], root: str) -> Iterator[str]:
-    """Yield files near the top of the workspace that rules hide, or their folders."""
+    """Yield files near the workspace's top that rules deny, for the sandbox to hide."""
     for number, (folder, folders, files) in enumerate(os.walk(root)):
         found = [name for name in (*files, *folders) if hidden(f"{folder}/{name}")]
         yield from (f"{folder}/{name}" for name in found)

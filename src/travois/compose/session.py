@@ -180,7 +180,7 @@ class SessionRuntime(msgspec.Struct):
 
 
 class HostExtensions(msgspec.Struct, frozen=True):
-    """The additions of a caller: a person who answers, tools, and hooks."""
+    """What a caller adds to a session: a user who answers, tools, and hooks."""
 
     person: Person | None = None
     tools: tuple[AnyTool, ...] = ()
@@ -196,7 +196,7 @@ NO_EXTENSIONS = HostExtensions()
 
 
 class NoUser:
-    """Stands in for a user who is absent: every question is answered with no."""
+    """Stands in for an absent user: every permission question is denied."""
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Deny, with what the user can do about it."""
@@ -209,7 +209,7 @@ class NoUser:
 
 
 def _collect_secrets(loaded: LoadedSettings) -> Secrets:
-    """Collect the values that are kept out of a session's files."""
+    """Collect the secret values to keep out of a session's files."""
     given = serving.list_hook_variables(loaded)
     return collect_secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
@@ -231,7 +231,7 @@ class SessionParts(msgspec.Struct, frozen=True):
 async def compose_session(
     options: Options, *, model: ModelClient | None = None, guests: HostExtensions = NO_EXTENSIONS
 ) -> SessionRuntime:
-    """Compose a session, open and ready for its first turn."""
+    """Compose a session from all its parts, ready for its first turn."""
     place, loaded = load_workspace(options)
     async with AsyncExitStack() as stack:
         opened, settled = open_mirrored_log(place, loaded, options, stack=stack)
@@ -285,7 +285,7 @@ async def compose_session(
 
 
 def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRuntime:
-    """Add the parts that only settings decide: consolidation, telemetry, style."""
+    """Add the session parts that only settings decide: consolidation, telemetry, style."""
     asked, driven = start.loaded.settings, start.options.driven
     nights = _open_dreams(start) if start.guests.is_attended and not driven else None
     wish, style = read_telemetry_options(asked, os.environ), asked.output_style or DEFAULT_STYLE
@@ -330,7 +330,7 @@ class AgentParts(msgspec.Struct, frozen=True):
 
 
 async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExitStack) -> Agent:
-    """Compose the agent; afterwards only its children are added."""
+    """Compose a session's agent from its parts; only subagents are added later."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
     permissions = _agent_permissions(start, parts.loan)
     runtime = _agent_runtime(start)
@@ -444,7 +444,7 @@ def _agent_team(start: SessionParts, office: SessionMail | None) -> AgentTeam:
 
 
 def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack) -> tuple[str, ...]:
-    """Move to where the log says; return notices if that is gone."""
+    """Move a session to the folder in its log; return notices if that is gone."""
     stack.callback(_end_snapshots, agent)
     if days := start.loaded.settings.cleanup_period_days:
         prune_old_sessions(start.place.home, days=days, now=time())
@@ -468,7 +468,7 @@ async def _apply_requested_head(
     guests: HostExtensions,
     serve: serving.ModelFactory,
 ) -> str:
-    """Apply the requested head to a resumed session; return a notice of what gave way.
+    """Apply the requested head to a resumed session; return a notice if something gave way.
 
     Returns what had to give way for that, or nothing.
     """
@@ -522,7 +522,7 @@ def open_mirrored_log(
 
 
 def load_workspace(options: Options) -> tuple[Workspace, LoadedSettings]:
-    """Load the place of a session and the settings that apply there."""
+    """Load a session's workspace and the settings that apply there."""
     cwd = _resolve_work_folder(options.cwd)
     home, kept = homes.prepare_home_or_temporary(os.environ)
     if kept.passing and (options.latest or options.resume):
@@ -547,7 +547,7 @@ def load_workspace(options: Options) -> tuple[Workspace, LoadedSettings]:
 
 
 def _resolve_work_folder(path: str) -> str:
-    """Return the real path of the folder to work in: the one named, else the current one."""
+    """Return the real path of the session's folder: the named one, else the current one."""
     if not path:
         try:
             return os.getcwd()
@@ -565,7 +565,7 @@ def _resolve_work_folder(path: str) -> str:
 
 
 def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots | None:
-    """Open snapshots of the writable folders; none without a trace."""
+    """Open snapshots of a session's writable folders; None if the session saves nothing."""
     if not start.options.persist or not start.loaded.settings.file_checkpointing_enabled:
         return None
     session, place = start.session, start.place
@@ -580,7 +580,7 @@ def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots 
 def _reopen_snapshots(
     start: SessionParts, former: WorkspaceSnapshots, folders: tuple[str, ...]
 ) -> Snapshots | None:
-    """Close the snapshots of the former folders and open those of the new ones."""
+    """Replace a session's snapshots after a move: close the old folders' and open the new."""
     if isinstance(former, Snapshots):
         former.close()
     return _open_snapshots(start, folders)
@@ -592,7 +592,7 @@ def _end_snapshots(agent: Agent) -> None:
 
 
 def _session_budget(asked: Settings, session: Session) -> Budget:
-    """Return the budget of the session, less what it has used before."""
+    """Return a session's budget, minus what it has already used."""
     limits = Limits(
         turns=asked.max_turns,
         dollars=asked.max_budget_usd,
@@ -611,7 +611,7 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
 def load_agent_types(
     place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
-    """Load the agent types, and notices about broken files."""
+    """Load a session's agent types, and notices about broken files."""
     return agent_files.load_agent_types(
         place.home,
         place.project.root,
@@ -627,7 +627,7 @@ def load_agent_types(
 def _select_tools(
     loaded: LoadedSettings, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
-    """Select the tools; those that rules deny altogether are left out."""
+    """Select a session's tools, without those that permission rules deny altogether."""
     chosen = options.tools
     own = (
         one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
@@ -649,7 +649,7 @@ def _build_world(
     spill: Path,
     walls: SandboxSupport | None,
 ) -> World:
-    """Build the files, processes, web and storage that an agent's tools may reach."""
+    """Build the session's files, processes, web and storage for its tools."""
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
     passed, journal = settings.env_passthrough, str(place.home.path / "guards")
     processes = LocalProcesses(passed=passed, extra=extra, walls=walls, journal=journal)

@@ -1,4 +1,4 @@
-"""The list of sessions to resume, and choosing one."""
+"""The session picker: the list of sessions to resume, and choosing one."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _read_last_words(path: str) -> tuple[str, str]:
 
 
 def _read_facts_backwards(path: str) -> Iterator[AnyFact]:
-    """Yield the last facts of a log in reverse, skipping unreadable ones."""
+    """Yield the last facts of a session's log in reverse, without unreadable ones."""
     lines = list[bytes]()
     with suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - LOG_TAIL_BYTES))

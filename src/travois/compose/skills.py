@@ -1,4 +1,4 @@
-"""Skills, output style and plugins of a session."""
+"""Skills, plugins and output style of a session."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def skill_folders(place: Workspace, loaded: LoadedSettings, options: Options) ->
 
 
 def environment_for_tools(loaded: LoadedSettings) -> dict[str, str]:
-    """Return the environment for programs of tools, with plugins' programs on PATH."""
+    """Return the environment of tools' programs, with plugins' programs on PATH."""
     env = loaded.settings.env
     bins = [path for one in loaded.plugins if os.path.isdir(path := f"{one.folder}/bin")]
     usual = env.get("PATH") or os.environ.get("PATH", os.defpath)
@@ -69,7 +69,7 @@ def drop_skill_tool_if_unused(
     loaded: LoadedSettings,
     options: Options,
 ) -> dict[str, AnyTool]:
-    """Drop the Skill tool if there are no skills and the head does not name it."""
+    """Drop the Skill tool if there are no skills and the request head does not name it."""
     if epoch := session.view.epoch:
         names = list_shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
         needed = any(spec.name in names for spec in epoch.tools)
@@ -81,7 +81,7 @@ def drop_skill_tool_if_unused(
 def apply_prompt_settings(
     place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
-    """Apply language, attribution and output style to the system prompt; and notices."""
+    """Apply language, attribution and output style to the system prompt; return notices."""
     asked = loaded.settings
     told = render_user_preferences(
         language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr
@@ -118,7 +118,7 @@ def _apply_output_style(
 def compose_instructions(
     place: Workspace, loaded: LoadedSettings, guard: Permissions, *, sources: str
 ) -> InstructionLibrary:
-    """Compose the instruction files of the user and the project."""
+    """Compose the instruction files of the user and the project, with those of plugins."""
     claude, codex, opencode = (
         str(a.find_home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE)
     )

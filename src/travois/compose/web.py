@@ -1,4 +1,4 @@
-"""Web search and the browser of a session, as the settings say."""
+"""Web search and browser of a session, as the settings say."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_search_offered(loaded: LoadedSettings, card: Card) -> bool:
 def compose_web_search(
     loaded: LoadedSettings, *, serve: Callable[[Card], ModelClient]
 ) -> SearchWeb | None:
-    """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
+    """Compose the web search; None if it is off. Raises `UserError` for invalid settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
         desk = search_endpoint.EndpointSearch(
@@ -55,7 +55,7 @@ def compose_web_search(
 
 
 def search_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
-    """Return a notice if the provider should search and cannot."""
+    """Return a notice if the provider should search the web and cannot."""
     if loaded.settings.web_search.use != "provider" or is_search_offered(loaded, card):
         return ()
     return (f"webSearch.use is provider, but the provider of {card.name} has no web search",)
@@ -64,7 +64,7 @@ def search_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
 async def _search_with_provider(
     agent: Agent, wanted: SearchQuery, serve: Callable[[Card], ModelClient], among: Catalog
 ) -> SearchResults:
-    """Search with the provider of the current model, by its cheapest model."""
+    """Search the web through the current model's provider, with its cheapest model."""
     card = current_model(agent)
     known = among.providers.get(card.provider)
     if known is None or not known.search:
@@ -86,7 +86,7 @@ def compose_browser(
     session: Session,
     world: World,
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
-    """Compose the browser tool, and notices; the browser starts on its first use."""
+    """Compose the browser tool, and notices; the browser starts on first use."""
     asked = loaded.settings.browser
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()

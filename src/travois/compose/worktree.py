@@ -73,17 +73,17 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 async def add_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
-    """Create a worktree of the last commit; `shared` folders are linked."""
+    """Create a git worktree of the last commit; `shared` folders are linked."""
     return await _create_worktree(_git_context(agent), name, shared=shared)
 
 
 async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
-    """Return the worktree of that name; create it again if it was removed."""
+    """Return the git worktree of that name, created again if it was removed."""
     return await _find_or_create(_git_context(agent), name, shared)
 
 
 async def find_worktree(agent: Agent, path: str) -> Worktree:
-    """Return the worktree at a path, if it belongs to the agent's repository."""
+    """Return the git worktree at a path; None unless it belongs to the agent's repository."""
     ground = _git_context(agent)
     repo = await repository.find_repository(ground)
     listed = repository.decode_git_output(
@@ -100,7 +100,7 @@ async def find_worktree(agent: Agent, path: str) -> Worktree:
 
 
 async def worktree_at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
-    """Return a worktree that was created from another folder of the repository."""
+    """Return a git worktree that was created from another folder of the repository."""
     ground = _git_context(agent, root)
     return Worktree(ground, await repository.find_repository(ground), path, branch)
 
@@ -129,7 +129,7 @@ async def _create_worktree(ground: GitContext, name: str, *, shared: tuple[str, 
 
 
 async def _list_included_files(ground: GitContext, repo: GitRepository) -> tuple[str, ...]:
-    """Return ignored files that the repository wants in its worktrees."""
+    """Return ignored files that the repository wants copied into its worktrees."""
     if not os.path.isfile(os.path.join(repo.top, INCLUDE_FILE)):
         return ()
     listed = [
@@ -185,7 +185,7 @@ def _shared_folders() -> tuple[str, ...]:
 
 
 async def _find_or_create(ground: GitContext, name: str, shared: tuple[str, ...]) -> Worktree:
-    """Return the worktree of that name; create it if there is none."""
+    """Return the worktree of that name, created if there is none."""
     repo = await repository.find_repository(ground)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     if os.path.isdir(path):
@@ -194,13 +194,13 @@ async def _find_or_create(ground: GitContext, name: str, shared: tuple[str, ...]
 
 
 def _ignore_worktrees(folder: Path) -> None:
-    """Keep worktrees out of what git shows of the workspace."""
+    """Exclude the worktrees folder from what git reports in the workspace."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", "utf-8")
 
 
 async def unsaved_work(tree: Worktree) -> str:
-    """Return what would be lost with a worktree, in words; empty if nothing."""
+    """Describe the work that removing a worktree would lose; empty if none."""
     ground, repo, ref = tree.ground, tree.repo, f"refs/heads/{tree.branch}"
     there = msgspec.structs.replace(ground, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
@@ -226,7 +226,7 @@ async def discard_worktree(tree: Worktree) -> None:
 
 
 async def _try_remove(tree: Worktree) -> bool:
-    """Remove a worktree if it holds no unsaved work; return whether it was removed."""
+    """Remove a worktree if it has no unsaved work; return whether it was removed."""
     try:
         if await unsaved_work(tree):
             return False
