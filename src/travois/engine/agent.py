@@ -1,4 +1,4 @@
-"""The Agent record and its parts: tools, permissions, hooks, memory, team, models."""
+"""The agent and its parts: tools, permissions, hooks, memory, team, models."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class AgentTools(msgspec.Struct, frozen=True):
 
 
 class AgentPermissions(msgspec.Struct):
-    """The permissions of an agent and the person to ask. Answers change them."""
+    """The permissions of an agent and the user to ask. Answers change them."""
 
     guard: Permissions
     person: Person
@@ -297,10 +297,10 @@ class AgentRuntime(msgspec.Struct):
 
 
 class Agent(msgspec.Struct):
-    """Everything that one conversation runs on. The log is its only memory.
+    """An agent: everything that one conversation runs on. The log is its only memory.
 
-    Parts are built once, in `compose/`. What may be exchanged later has a method here; within
-    the parts, those that are not frozen say what changes.
+    Parts are built once, in `compose/`. What may be exchanged later has a method here; within the
+    parts, those that are not frozen say what changes.
     """
 
     session: Session
@@ -349,9 +349,9 @@ class Agent(msgspec.Struct):
 def retry_delay(
     problem: ApiError, attempt: int, *, patience: RetryPolicy, chance: float
 ) -> float | None:
-    """Return the seconds to wait before the next attempt; None if there should be none.
+    """Return the seconds before an agent retries a failed request; None to give up.
 
-    What the server asks for is honoured up to the longest wait; else the pause doubles, with
+    What the server asks for is honoured up to the longest wait; otherwise the delay doubles, with
     jitter so that many agents do not come back at once.
     """
     if not problem.retry or attempt >= patience.attempts:
@@ -368,12 +368,12 @@ MODE_STATE = "mode"
 
 
 def enter_mode(agent: Agent, mode: PermissionMode) -> None:
-    """Switch to another mode and record it."""
+    """Switch an agent to another permission mode and log it."""
     agent.session.append(Changed(MODE_STATE, mode))
     apply_mode(agent, mode)
 
 
 def apply_mode(agent: Agent, name: str) -> None:
-    """Apply a recorded mode to the permissions."""
+    """Apply a logged permission mode to the agent's permissions."""
     known = next((mode for mode in PERMISSION_MODES if mode == name), agent.permissions.guard.mode)
     agent.permissions.guard = replace(agent.permissions.guard, mode=known)

@@ -38,7 +38,7 @@ CLOSED_JOB_NOTE = "It was stopped because the session was closed."
 
 
 def describe_status(status: int | None) -> str:
-    """Describe the exit status of a job."""
+    """Describe the exit status of a background job."""
     if status is None:
         return JOB_RUNNING
     if status >= 0:
@@ -50,14 +50,14 @@ def describe_status(status: int | None) -> str:
 
 
 def running_jobs(agent: Agent) -> dict[str, BackgroundJob]:
-    """Return the jobs whose end this agent has not been told, by id."""
+    """Return the background jobs, by ID, whose end was not reported to this agent."""
     jobs = agent.world.processes.jobs()
     owed = (id for id, state in agent.session.jobs.items() if state == JOB_RUNNING)
     return {id: jobs[id] for id in owed if id in jobs}
 
 
 def collect_end_reports(agent: Agent) -> list[User]:
-    """Build reports of the jobs that have ended since the last call."""
+    """Build reports of background jobs that have ended since the last call."""
     waiting = {said.mail for said in agent.turn.inbox}
     over = ((id, job) for id, job in running_jobs(agent).items() if job.is_over)
     return [build_end_report(job) for id, job in over if JOB_STATE_PREFIX + id not in waiting]
@@ -75,7 +75,7 @@ def build_end_report(job: BackgroundJob, *, state: str = "") -> User:
 
 
 def report_lost_jobs(session: Session) -> None:
-    """Report the jobs that a crash ended, according to the log."""
+    """Report the background jobs that a crash ended, according to the log."""
     for what, state in list(session.state.items()):
         if not what.startswith(JOB_STATE_PREFIX) or state != JOB_RUNNING:
             continue
@@ -85,7 +85,7 @@ def report_lost_jobs(session: Session) -> None:
 
 
 def report_left_jobs(agent: Agent) -> tuple[str, ...]:
-    """Report the jobs that end with the session; return a notice for the user."""
+    """Report the background jobs that end with the session; return a notice for the user."""
     ended: list[str] = []
     for job in running_jobs(agent).values():
         if job.is_over:
@@ -101,7 +101,7 @@ def report_left_jobs(agent: Agent) -> tuple[str, ...]:
 
 
 def hand_over_jobs(child: Agent, parent: Agent) -> str:
-    """Make the parent responsible for a child's running jobs; return a note about them."""
+    """Hand a subagent's running background jobs over to its parent; return a note about them."""
     left = running_jobs(child)
     for id in left:
         parent.session.append(Changed(JOB_STATE_PREFIX + id, JOB_RUNNING))
@@ -110,9 +110,10 @@ def hand_over_jobs(child: Agent, parent: Agent) -> str:
 
 
 async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
-    """Wait until something arrives for an agent, or nothing works for it any more.
+    """Wait until there is news for an agent, such as a finished job, or nothing is running.
 
-    Returns whether there is something to admit. Jobs are waited for only so long, if it is said.
+    Returns whether there is something to admit. Background jobs are waited for up to a limit, if
+    given.
     """
     agents = agent.team.children
     while True:
@@ -135,7 +136,7 @@ async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
 
 
 async def _wait_for_first(waits: list[Callable[[], Awaitable[object]]]) -> None:
-    """Wait until one of these is over."""
+    """Wait until the first of some background events is set."""
     async with anyio.create_task_group() as group:
 
         async def wait_and_cancel(wait: Callable[[], Awaitable[object]]) -> None:

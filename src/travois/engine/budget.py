@@ -34,7 +34,7 @@ NEAR_LIMIT_NOTE = (
 
 
 class BudgetExhausted(Exception):
-    """A limit that lets no request be sent."""
+    """A budget limit that allows no further request."""
 
     def __init__(self, reached: ReachedLimit) -> None:
         super().__init__(reached.text)
@@ -68,13 +68,13 @@ class Charge(msgspec.Struct):
 
 
 def check_budget(agent: Agent) -> None:
-    """Raise `BudgetExhausted` if a limit is reached."""
+    """Raise `BudgetExhausted` if a budget limit is reached."""
     if reached := agent.budget.reached_limit(agent.runtime.clock()):
         raise BudgetExhausted(ReachedLimit(reached.what, f"reached {reached.text}"))
 
 
 def warn_near_limit(agent: Agent) -> None:
-    """Ask the model once per run to finish when a limit is near."""
+    """Ask the model once per run to finish when a budget limit is near."""
     limit = "" if agent.budget.warned else agent.budget.near_limit_text(agent.runtime.clock())
     if limit:
         agent.budget.warned = True
@@ -83,7 +83,7 @@ def warn_near_limit(agent: Agent) -> None:
 
 @asynccontextmanager
 async def charge_request(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Charge]:
-    """Reserve the cost of one request while it runs, then charge it; raises `BudgetExhausted`."""
+    """Reserve a request's cost in the budget, then charge its usage; raises `BudgetExhausted`."""
     card, purse = _view_card(agent, view), agent.budget
     asked = estimate_cost(agent, view, turns=turns)
     output = await _wait_for_budget(agent, asked, longest=card.output)
@@ -98,7 +98,7 @@ async def charge_request(agent: Agent, view: View, *, turns: int = 0) -> AsyncGe
 
 
 def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
-    """Estimate the most that the next request may cost if its cache is read."""
+    """Estimate the next request's maximum cost for the budget, if its cache is read."""
     card, cache, tokens = _view_card(agent, view), agent.session.cache, context_tokens(view)
     price = price_for_size(Usage(input=tokens), card.price)
     alive = (
@@ -113,12 +113,12 @@ def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
 
 
 def _view_card(agent: Agent, view: View) -> ModelCard:
-    """Return the model card that a request is priced by."""
+    """Return the model card whose prices the budget uses for a request."""
     return view.epoch.model if view.epoch is not None else current_model(agent)
 
 
 async def _wait_for_budget(agent: Agent, asked: CostEstimate, *, longest: int) -> int:
-    """Return the affordable reply length; wait while other requests hold reservations."""
+    """Return the reply length that the budget affords; wait while requests hold parts of it."""
     while True:
         check_budget(agent)
         output = int(min(asked.affordable_tokens(agent.budget.remaining()), longest))
@@ -130,7 +130,7 @@ async def _wait_for_budget(agent: Agent, asked: CostEstimate, *, longest: int) -
 
 
 def _describe_shortfall(agent: Agent, asked: CostEstimate) -> ReachedLimit:
-    """Describe the limit that leaves too little for one more request."""
+    """Describe the budget limit that leaves too little for one more request."""
     left, need = agent.budget.remaining(), asked.total(MIN_REPLY_TOKENS)
     what = "tokens" if left.tokens < need.tokens else "dollars"
     needed, rest = (format_amount(what, getattr(of, what)) for of in (need, left))

@@ -28,10 +28,10 @@ REUSED_OUTCOME = "reused"
 
 
 async def ask_in_fork(agent: Agent, instruction: str, *, what: str) -> str:
-    """Ask the model about the conversation; return its answer, or nothing if it fails.
+    """Ask the model a side question in a fork; return its answer, or empty if it fails.
 
-    The request is the conversation's own pieces and then the instruction, so it reads its cache.
-    Calls that the reply asks for are not run. A frail model is not asked: it would invent.
+    The request is the conversation's own parts and then the instruction, so it reads its cache.
+    Tool calls in the reply are not run. A frail model is not asked: it would invent.
     """
     if current_model(agent).is_frail:
         return ""
@@ -45,7 +45,7 @@ async def ask_in_fork(agent: Agent, instruction: str, *, what: str) -> str:
 async def ask_quietly(
     agent: Agent, view: View, *, what: str, change: RequestChange = lambda request: request
 ) -> Reply | None:
-    """Send a side request; return None if it fails.
+    """Send a side request to the model; return None if it fails.
 
     `change` is what it asks for besides a reply, or in place of one.
     """
@@ -84,7 +84,7 @@ async def send_side_request(
 def _ask_once_per_prefix(
     agent: Agent, view: View, what: str
 ) -> AbstractAsyncContextManager[Reply | None, bool | None]:
-    """Share one answer among agents that ask the same; the others wait for the first."""
+    """Share a fork's answer among agents that ask the same; the others wait for the first."""
     if agent.context.open_summaries is None:
         return nullcontext()
     return shared_summaries.ask_summary_once(agent, view, what=what)

@@ -1,8 +1,8 @@
-"""Interpreting tool calls: find the tool and map other agents' names to ours.
+"""Interpreting tool calls: finding the tool and mapping other agents' names to ours.
 
-Nothing that a model says is dropped in silence. An argument is ours under some name, or changes
-nothing and the result says so, or the call is refused, naming the argument that is nearest.
-Tools of servers and of whoever drives the session have schemas of their own and are left alone.
+Nothing that a model says is dropped in silence. An argument is ours under some name, or has no
+effect and the result says so, or the call is refused, naming the argument that is nearest. MCP
+tools and those of a host program have schemas of their own and are left alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_RESULT_TOKENS = 200
 
 
 class InterpretedCall(msgspec.Struct, frozen=True):
-    """A call that was understood, with our tool and arguments."""
+    """A tool call mapped to our tool and arguments."""
 
     call: Call
     tool: AnyTool
@@ -48,7 +48,7 @@ class InterpretedCall(msgspec.Struct, frozen=True):
 
 
 class MeaninglessCall(Exception):
-    """The call means nothing here; the message tells the model what would."""
+    """A tool call that matches no tool here; the message tells the model what would."""
 
 
 FindMcpTool = Callable[[str], AnyTool | None]
@@ -91,7 +91,7 @@ def interpret_call(
 
 
 def canonical_call_or_same(call: Call, tools: Mapping[str, AnyTool], lent: FindMcpTool) -> Call:
-    """Return the canonical call that a call means; the call itself if it means nothing."""
+    """Return the canonical form of a tool call; the call itself if it has none."""
     try:
         return interpret_call(call, tools, lent).call
     except MeaninglessCall:
@@ -99,7 +99,7 @@ def canonical_call_or_same(call: Call, tools: Mapping[str, AnyTool], lent: FindM
 
 
 def _find_same_name(name: str, tools: Iterable[str]) -> str:
-    """Return the tool whose name differs only in case or hyphens; empty if none."""
+    """Return the tool whose name differs only in case or hyphens; empty if none does."""
     folded = fold_name(name)
     return next((known for known in tools if fold_name(known) == folded), "")
 
@@ -154,7 +154,7 @@ def _fit_arguments(
 
 
 def _fit_nested_value(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
-    """Rename the fields of objects inside an argument."""
+    """Rename the fields of objects inside a tool call's argument."""
     shape = _field_shape(tool, key)
     if shape is None:
         return value
@@ -167,7 +167,7 @@ def _fit_nested_value(tool: AnyTool, key: str, value: object, remarks: list[str]
 
 
 def _parse_json_text(text: str) -> object:
-    """Decode an argument that a model sent as JSON text; return other text unchanged."""
+    """Decode a tool call's argument sent as JSON text; return other text unchanged."""
     try:
         return msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -175,7 +175,7 @@ def _parse_json_text(text: str) -> object:
 
 
 def _field_shape(tool: AnyTool, key: str) -> object:
-    """Return the type of an argument that holds objects or lists; None for plain ones."""
+    """Return the type of a tool call's argument that holds objects or lists; else None."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     shape = next(_strip_metadata(one.type) for one in info.fields if one.encode_name == key)
@@ -184,7 +184,7 @@ def _field_shape(tool: AnyTool, key: str) -> object:
 
 
 def _strip_metadata(shape: object) -> object:
-    """Return a type without its metadata."""
+    """Return a tool argument's type without its metadata."""
     return shape.type if isinstance(shape, inspect.Metadata) else shape
 
 
@@ -213,7 +213,7 @@ def _rename_item_fields(
 def _find_item_name(
     fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> str:
-    """Return our name for a field inside an argument; empty for one without effect."""
+    """Return our name for a field inside a tool call's argument; empty if it has no effect."""
     folded = {fold_name(name): name for name in fields}
     if found := folded.get(fold_name(key)):
         return found
@@ -227,7 +227,7 @@ def _find_item_name(
 
 
 def _convert_within_bounds(tool: AnyTool, args: ToolArgs) -> tuple[object, ToolArgs]:
-    """Decode the arguments; numbers above a field's maximum become the maximum."""
+    """Decode a tool call's arguments, lowering numbers to their field's maximum."""
     try:
         return _convert_arguments(tool, args), {}
     except msgspec.ValidationError as error:
@@ -245,7 +245,7 @@ def _convert_within_bounds(tool: AnyTool, args: ToolArgs) -> tuple[object, ToolA
 
 
 def _clamp_numbers(tool: AnyTool, args: ToolArgs) -> ToolArgs:
-    """Return the numbers above the maximum of their argument, each lowered to it."""
+    """Lower each number in a tool call that exceeds its argument's maximum."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     found = ToolArgs()

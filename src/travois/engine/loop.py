@@ -43,7 +43,7 @@ CLOCK_MARGIN_SECONDS = 0.001
 
 
 async def run_turn(agent: Agent) -> EndReason:
-    """Run one turn, until the model has finished. Cancel it to stop it."""
+    """Run one turn of the agent loop until the model has finished. Cancel it to stop it."""
     session, purse, detail = agent.session, agent.budget, ""
     agent.turn.stop_reason, agent.turn.sent_back = "", 0
     agent.turn.began = session.last.seq if session.last else 0
@@ -77,7 +77,7 @@ async def run_turn(agent: Agent) -> EndReason:
 
 
 async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
-    """Ask the model and run its tool calls; return the reason for the end and a detail."""
+    """Ask the model and run its tool calls; return why the turn ended, with details."""
     answer_open_calls(agent.session, started=UNKNOWN_RESULT)
     agent.runtime.relocate(agent)
     return_to_chosen_model(agent)
@@ -107,9 +107,9 @@ async def _answer_calls(agent: Agent) -> None:
 
 
 async def admit_inbox(agent: Agent) -> str:
-    """Append waiting messages: prompts, steering, notes, mail and job reports.
+    """Append waiting messages to the log: prompts, steering, notes, mail and job reports.
 
-    Returns why a hook kept a prompt out, if no other came in.
+    Returns why a hook kept a prompt out, if no other was admitted.
     """
     kept_out = ""
     prompted = False
@@ -133,14 +133,14 @@ async def admit_inbox(agent: Agent) -> str:
 
 
 async def has_more_to_do(agent: Agent) -> bool:
-    """Return whether the model has to speak next, or a hook sends it back to work."""
+    """Return whether the agent loop goes on: the model must reply, or a hook asks for more."""
     if agent.turn.stop_reason or awaits_model(agent.session.view):
         return True
     return await on_stop(agent)
 
 
 def find_turn_stop(agent: Agent) -> tuple[EndReason, str] | None:
-    """Return why the turn ends before the model has finished; none if it goes on."""
+    """Return why the agent loop must end the turn early; None if it goes on."""
     if agent.turn.stop_reason:
         return "hook", agent.turn.stop_reason
     if who := agent.session.state.get("ending"):
@@ -159,7 +159,7 @@ def nudge_model(agent: Agent) -> None:
 
 
 def answer_open_calls(session: Session, *, started: str) -> None:
-    """Give every open call a result, so that the next request is valid."""
+    """Give every tool call without a result one, so that the next request is valid."""
     for call in open_calls(session.view):
         decided = session.decided.get(call.id)
         text = started if decided and decided.verdict == "allow" else NEVER_RAN_RESULT
@@ -172,7 +172,7 @@ def _end_reason(view: View) -> EndReason:
 
 
 def _choose_nudge(view: View) -> str:
-    """Return the nudge that fits the last reply; empty if it needs none."""
+    """Return the nudge that fits the model's last reply; empty if it needs none."""
     last, reply = view.items[-1].fact, view.items[view.replied].fact
     if isinstance(last, User) or not isinstance(reply, Assistant):
         return ""
@@ -190,7 +190,7 @@ def _choose_nudge(view: View) -> str:
 
 
 def _count_nudges(view: View) -> int:
-    """Count the nudges at the end, with only cut and empty replies between them."""
+    """Count the latest nudges with only cut-off and empty replies between them."""
     count = 0
     for item in reversed(view.items):
         match item.fact:
@@ -210,7 +210,7 @@ def _count_nudges(view: View) -> int:
 
 
 def _is_empty_reply(reply: Assistant) -> bool:
-    """Return whether a reply has neither text nor calls."""
+    """Return whether a model's reply has neither text nor tool calls."""
     kept = (block for block in reply.content if not isinstance(block, Text))
     thoughts = all(isinstance(b, Opaque) and b.kind in (*THINKING_KINDS, "reasoning") for b in kept)
     return thoughts and not extract_text(reply.content).strip()

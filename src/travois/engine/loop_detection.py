@@ -1,7 +1,7 @@
 """Loop detection: a tool call that would only repeat a cycle once more is not run.
 
-All is read off the view: what was called since somebody last spoke, with which results. So a
-resumed session knows what it had repeated.
+Everything is read from the view: what was called since the last message, with which results. So a
+resumed session knows what it has repeated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AnsweredCall(msgspec.Struct, frozen=True):
 def find_repetition(
     view: View, call: Call, *, after: Sequence[Call], polling: Collection[str]
 ) -> str:
-    """Return why not to run a call, in words for the model; empty if it may run.
+    """Return, for the model, why a repeated call must not run; empty if it may.
 
     `after` are calls of the same reply before it, which have no result yet.
     """
@@ -67,14 +67,14 @@ def find_repetition(
 
 
 def find_stuck_turn(view: View) -> str:
-    """Return why the turn must end for repetition; empty if it need not."""
+    """Return why a turn stuck in a loop must end; empty if it need not."""
     if _count_stopped_replies(list_answered_calls(view)) <= MAX_STOPPED_REPLIES:
         return ""
     return f"the model kept repeating tool calls after it was stopped {MAX_STOPPED_REPLIES} times"
 
 
 def list_answered_calls(view: View) -> list[AnsweredCall]:
-    """Return the last answered calls since someone spoke, in the order asked."""
+    """Return the last answered tool calls since the last message, in order, to detect loops."""
     found: list[AnsweredCall] = []
     results: dict[str, tuple[TextOrMedia, ...]] = {}
     for item in reversed(view.items):
@@ -98,7 +98,7 @@ def list_answered_calls(view: View) -> list[AnsweredCall]:
 def _continues_cycle(
     past: Sequence[AnsweredCall], asked: Sequence[Call], *, length: int, polling: Collection[str]
 ) -> bool:
-    """Return whether these calls begin another round of a cycle of this length."""
+    """Return whether tool calls begin another round of a loop of this length."""
     rounds = past[-MAX_CYCLE_ROUNDS * length :]
     if len(rounds) < MAX_CYCLE_ROUNDS * length:
         return False
@@ -114,7 +114,7 @@ def _continues_cycle(
 
 
 def _has_same_outcome(one: AnsweredCall, other: AnsweredCall) -> bool:
-    """Return whether two calls and their results are equal; unrun calls equal any."""
+    """Return whether two calls of a loop and their results are equal; unrun calls equal any."""
     if not _is_same_call(one.call, other.call):
         return False
     return (
@@ -125,7 +125,7 @@ def _has_same_outcome(one: AnsweredCall, other: AnsweredCall) -> bool:
 
 
 def _is_same_call(one: Call, other: Call) -> bool:
-    """Return whether two calls mean the same, whatever names they use."""
+    """Return whether two calls in a loop mean the same, whatever names they use."""
     if one.name == other.name and one.args == other.args:
         return True
     one, other = canonical_call(one), canonical_call(other)
@@ -133,7 +133,7 @@ def _is_same_call(one: Call, other: Call) -> bool:
 
 
 def _normalise_args(args: str) -> str | bytes:
-    """Return arguments without differences in spacing and key order."""
+    """Normalise the spacing and key order of a call's arguments, to detect repetition."""
     try:
         return msgspec.json.encode(msgspec.json.decode(args or "{}"), order="sorted")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -141,7 +141,7 @@ def _normalise_args(args: str) -> str | bytes:
 
 
 def _comparable_result(step: AnsweredCall) -> Iterator[TextOrMedia]:
-    """Yield a result without what differs between calls: its id and preview mark."""
+    """Yield a result without the parts that differ between repeated calls."""
     for block in step.content:
         if isinstance(block, Text):
             text = STORED_PATTERN.sub("[stored:", block.text.replace(step.call.id, ""))
@@ -166,5 +166,5 @@ def _explain_repetition(past: Sequence[AnsweredCall], call: Call, *, length: int
 
 
 def _count_stopped_replies(past: Sequence[AnsweredCall]) -> int:
-    """Count the replies in which calls were stopped."""
+    """Count the replies in which loop detection stopped calls."""
     return len({step.reply for step in past if step.is_repetition})

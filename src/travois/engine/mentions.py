@@ -1,4 +1,4 @@
-"""Mentions in a prompt: @file and @server:uri, read and shown with the prompt.
+"""Mentions in a prompt: @file and @server:uri, read and attached to the prompt.
 
 Since the user asked for them, resources of MCP servers are read unless a rule denies it.
 """
@@ -35,7 +35,7 @@ MAX_MENTION_TOKENS = 8_000
 
 
 async def read_mentions(agent: Agent, prompt: str) -> tuple[User, ...]:
-    """Return a note for each mentioned file or resource that may be read."""
+    """Return a note for each @mentioned file or resource that may be read."""
     notes: list[User] = []
     for name, tool, args in _find_mentions(prompt):
         if len(notes) == MAX_MENTIONS:
@@ -51,7 +51,7 @@ async def read_mentions(agent: Agent, prompt: str) -> tuple[User, ...]:
 
 
 def _find_mentions(prompt: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield each mention with the tool call that reads it."""
+    """Yield each @mention in a prompt with the tool call that reads it."""
     for path in dict.fromkeys(_find_mentioned_paths(prompt)):
         yield path, "Read", {"file_path": path}
     for server, uri in dict.fromkeys(found.groups() for found in RESOURCE_MENTION.finditer(prompt)):
@@ -63,7 +63,7 @@ def _find_mentioned_paths(prompt: str) -> Iterator[str]:
 
 
 def build_mention_note(path: str, outcome: ToolOutcome, *, tool: str = "Read") -> User:
-    """Build the note with the mentioned content; long content is truncated."""
+    """Build the note with an @mention's content; long content is truncated."""
     text = extract_text(outcome.content)
     shown = text[: MAX_MENTION_TOKENS * 3] if estimate_tokens(text) > MAX_MENTION_TOKENS else text
     rest = "" if shown == text else f"\n[Truncated: {tool} shows the rest.]"

@@ -1,4 +1,4 @@
-"""Recovery from requests that are too large: they are made smaller and sent again."""
+"""Recovery from requests that overflow the context window: they are made smaller and resent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SHRINK_SHARE = 0.6
 
 
 async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) -> bool:
-    """Make the next request smaller; return whether another try may succeed."""
+    """Make an overflowing request smaller; return whether another try may succeed."""
     if tried >= MAX_SHRINKS:
         return False
     match problem.kind:
@@ -76,7 +76,7 @@ async def recover_from_overflow(agent: Agent, problem: ApiError, *, tried: int) 
 
 
 def flatten_history(agent: Agent) -> bool:
-    """Replace a refused history by one note; return whether there was any."""
+    """Replace a history that the provider refuses by one note; return whether there was any."""
     items = tuple(agent.session.view.items)
     if len(items) < 2:
         return False
@@ -97,7 +97,7 @@ def flatten_history(agent: Agent) -> bool:
 
 
 def drop_old_media(agent: Agent) -> None:
-    """Drop the oldest media when a request holds too many."""
+    """Drop the oldest images and documents when a request overflows with them."""
     if not agent.session.pictures or not current_model(agent).images:
         return
     for keep in KEPT_MEDIA_COUNTS:
@@ -161,7 +161,7 @@ def notice_truncation(agent: Agent) -> None:
 
 
 def restore_window(agent: Agent) -> str:
-    """Undo a window that an earlier version reduced by mistake; return a notice.
+    """Restore a window that an earlier version shrank by mistake; return a notice.
 
     Those versions believed that a provider cuts prompts when its count was far below an estimate.
     """
@@ -183,7 +183,7 @@ def restore_window(agent: Agent) -> str:
 
 
 def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
-    """Return whether the last count, and the one before it if any, is too low.
+    """Return whether the server's last prompt counts are too low, so that it must truncate.
 
     A template may show tools only while the last message is the user's, so that only requests
     which end alike are compared. Counts that say nothing are passed over.
@@ -201,14 +201,14 @@ def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
 
 
 def _counts_whole_prompt(view: View, at: int, *, count: int) -> bool:
-    """Return whether a count covers the whole prompt: some servers count only new tokens."""
+    """Return whether a prompt count covers the whole prompt, not only new tokens."""
     said = view.items[:at]
     before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
     return count >= MIN_TOKEN_COUNT and (not before or count > sum(map(_max_tokens, said[before:])))
 
 
 def _is_count_too_low(view: View, counts: list[tuple[int, int]]) -> bool:
-    """Return whether the last of these counts is less than its prompt can be."""
+    """Return whether the last prompt count is lower than the prompt can be: truncation."""
     at, count = counts[-1]
     said = view.items[:at]
     least: float = _min_tokens(said)
@@ -220,7 +220,7 @@ def _is_count_too_low(view: View, counts: list[tuple[int, int]]) -> bool:
 
 
 def _list_prompt_counts(view: View) -> list[tuple[int, int]]:
-    """Return the positions of replies since the last edit, with the counted prompt tokens."""
+    """Return replies since the last edit with their prompt counts, to detect truncation."""
     if view.cleared:
         return []
     return [
@@ -235,19 +235,19 @@ def _list_prompt_counts(view: View) -> list[tuple[int, int]]:
 
 
 def _min_tokens(items: Iterable[ViewItem]) -> int:
-    """Return the fewest tokens these messages can have in any vocabulary."""
+    """Return the fewest tokens that messages can have in any vocabulary, to detect truncation."""
     shown = (item.fact.content for item in items if not isinstance(item.fact, Assistant))
     texts = (block.text for content in shown for block in content if isinstance(block, Text))
     return sum(len(WORD_PATTERN.findall(text)) for text in texts) // WORDS_PER_TOKEN
 
 
 def _max_tokens(item: ViewItem) -> int:
-    """Return the most tokens a message can have: one per byte."""
+    """Return the most tokens that a message can have: one per byte."""
     return TOKENS_PER_MESSAGE + sum(map(_block_byte_size, item.fact.content))
 
 
 def _forgettable_tokens(item: ViewItem) -> float:
-    """Return the tokens that templates may drop later: thinking and older images."""
+    """Return the tokens that chat templates may drop later: thinking and older images."""
     blocks = item.fact.content
     if any(isinstance(block, Media) for block in blocks):
         return inf
@@ -274,7 +274,7 @@ def _block_byte_size(block: AnyBlock) -> int:
 
 
 def _narrow_window(epoch: Epoch, window: int, *, why: str) -> Epoch:
-    """Return the same head with a smaller window."""
+    """Return the request head with a smaller window after an overflow."""
     output = min(epoch.model.output, max(1, window // 4))
     return replace(
         epoch, model=replace(epoch.model, window=window, output=output), why=why, unbind=False
@@ -282,7 +282,7 @@ def _narrow_window(epoch: Epoch, window: int, *, why: str) -> Epoch:
 
 
 def _adopt_window(agent: Agent, problem: ApiError) -> None:
-    """Adopt the window that the provider names instead of the catalogue's."""
+    """Adopt the context window that an overflow error names instead of the catalogue's."""
     epoch = agent.session.view.epoch
     if epoch is None or not 0 < problem.limit < epoch.model.window:
         return

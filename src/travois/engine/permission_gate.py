@@ -1,4 +1,4 @@
-"""The permission gate: rules, mode, hooks and the person decide on each tool call."""
+"""The permission gate: rules, mode, hooks and the user decide on each tool call."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ TRIAL_REASON = "its effects are unknown, so it runs read-only and without networ
 
 
 class ParsedCall(msgspec.Struct, frozen=True):
-    """A parsed tool call: its tool, its arguments, and what it will touch."""
+    """A parsed tool call: its tool, its arguments, and its accesses."""
 
     call: Call
     tool: AnyTool
@@ -99,7 +99,7 @@ class ParsedCall(msgspec.Struct, frozen=True):
 
 
 class CallDecision(msgspec.Struct, frozen=True):
-    """The decision on a tool call, and the sandbox it runs in."""
+    """The permission decision on a tool call, and the sandbox it runs in."""
 
     decided: Decided
     cage: SandboxProfile | None = None
@@ -112,7 +112,7 @@ class CallDecision(msgspec.Struct, frozen=True):
 async def decide_call(
     agent: Agent, ready: ParsedCall, heard: HookDecision = NO_DECISION
 ) -> CallDecision:
-    """Decide whether a call may run and in which sandbox; `heard` is the hooks' decision."""
+    """Decide permission for a tool call and its sandbox; `heard` is the hooks' decision."""
     wanted = build_call_context(agent, ready)
     verdict = _decide_with_hook_result(agent, wanted, heard)
     if ready.tool.judged_as:
@@ -161,9 +161,9 @@ async def decide_call(
 def preapprove_call(
     agent: Agent, ready: ParsedCall, *, by: ApprovalSource = "rules"
 ) -> CallDecision | None:
-    """Return the decision for a call that needs no question; none if it needs one.
+    """Return the permission decision on a call that needs no question; None if it needs one.
 
-    A call that the user asked for is judged as in mode bypass.
+    A call that the user requested is judged as in bypass mode.
     """
     wanted = build_call_context(agent, ready)
     guard = (
@@ -184,7 +184,7 @@ def preapprove_call(
 def _decide_with_hook_result(
     agent: Agent, wanted: ToolUse, heard: HookDecision
 ) -> PermissionDecision:
-    """Judge by rules and mode; a hook may ask anyway, or allow what only the mode asks."""
+    """Decide permission by rules and mode; a hook may still ask, or allow what the mode asks."""
     verdict = _restrict_in_plan_mode(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
@@ -200,7 +200,7 @@ def _decide_with_hook_result(
 def _restrict_in_plan_mode(
     agent: Agent, wanted: ToolUse, verdict: PermissionDecision
 ) -> PermissionDecision:
-    """Ask in plan mode unless the sandbox keeps an allowed command from changing things."""
+    """Ask permission in plan mode unless the sandbox makes an allowed command read-only."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
     held = agent.permissions.sandbox is not None and not runs_outside_sandbox(
@@ -214,9 +214,9 @@ def _restrict_in_plan_mode(
 
 
 def _prefer_named_rule(own: PermissionDecision, verdict: PermissionDecision) -> PermissionDecision:
-    """Return the decision of a rule that names the tool itself, if there is one.
+    """Return the decision of a permission rule that names the tool itself; None if none does.
 
-    Such a rule wins over the mode; of two rules the stricter one holds.
+    Such a rule wins over the mode; of two rules the stricter one applies.
     """
     strict = own.effect != "allow" or verdict.by != "rule"
     return own if own.by == "rule" and verdict.effect != "deny" and strict else verdict
@@ -225,9 +225,10 @@ def _prefer_named_rule(own: PermissionDecision, verdict: PermissionDecision) -> 
 async def ask_person(
     agent: Agent, ready: ParsedCall, *, because: str, offers: bool = True
 ) -> CallDecision:
-    """Ask the person about a call; the answer holds for exactly what they were shown.
+    """Ask the user for permission; the answer holds for exactly what they were shown.
 
-    `offers` says whether the sandbox without questions may be offered: not for what it would fail.
+    `offers` says whether running without questions in the sandbox may be offered: not for what
+    would fail there.
     """
     wanted = build_call_context(agent, ready)
     around = sandbox_for_call(agent, wanted)
@@ -263,7 +264,7 @@ async def ask_person(
 async def _ask_hooks(
     agent: Agent, question: PermissionQuestion, wanted: ToolUse
 ) -> CallDecision | None:
-    """Return a hook's answer in place of the person's, if there is one."""
+    """Return a permission hook's answer in place of the user's; None if there is none."""
     call = Call(question.call, question.tool, question.args)
     always = suggest_updates(parse_permission_rule(rule, "allow") for rule in question.always)
     offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
@@ -299,7 +300,7 @@ def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnsw
 
 
 def _save_rules(agent: Agent, rules: tuple[str, ...], *, everywhere: bool) -> None:
-    """Add rules from now on, also for later sessions of this project or of all."""
+    """Add permission rules from now on, and save them for the project or for all sessions."""
     parsed = tuple(parse_permission_rule(rule, "allow", origin="your answer") for rule in rules)
     agent.permissions.guard = replace(
         agent.permissions.guard, rules=(*agent.permissions.guard.rules, *parsed)
@@ -310,7 +311,7 @@ def _save_rules(agent: Agent, rules: tuple[str, ...], *, everywhere: bool) -> No
 
 
 def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecision) -> bool:
-    """Decide whether a call may run read-only in the sandbox before the person is asked."""
+    """Return whether a call may first run in a read-only sandbox, before asking permission."""
     if (
         agent.permissions.sandbox is None
         or not agent.permissions.sandbox.look_first
@@ -333,7 +334,7 @@ def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecisio
 def sandbox_for_call(
     agent: Agent, wanted: ToolUse, *, unasked: bool = False
 ) -> SandboxProfile | None:
-    """Return the sandbox for a call; unasked commands get the narrower work profile."""
+    """Return the sandbox for a permitted call; unapproved commands get a narrower one."""
     if agent.permissions.sandbox is None or not wanted.plans:
         return None
     looks = all(plan.is_read_only for plan in wanted.plans)
@@ -349,9 +350,9 @@ def sandbox_for_call(
 
 
 def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> SandboxProfile | None:
-    """Return the sandbox for git that we start: read-only, or writing these folders too.
+    """Return the sandbox for git run by the harness: read-only, or writing these folders too.
 
-    They hold whatever the settings of the repository make it start.
+    It holds whatever programs the repository's settings start.
     """
     if agent.permissions.sandbox is None:
         return None
@@ -376,13 +377,13 @@ def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> SandboxPro
 
 
 def _needs_missing_sandbox(agent: Agent, wanted: ToolUse) -> bool:
-    """Return whether this would run with neither a person nor a sandbox."""
+    """Return whether a call would run with neither permission nor a sandbox."""
     risky = any(not plan.is_read_only for plan in wanted.plans)
     return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
 
 def _digest_question(agent: Agent, ready: ParsedCall) -> str:
-    """Return a digest of a call and its folder, to match an answer to its question."""
+    """Return a permission question's digest of call and folder, to match the answer."""
     place = ready.cwd or agent.session.state.get("cwd", agent.world.root)
     return content_digest(
         "\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace")
@@ -390,7 +391,7 @@ def _digest_question(agent: Agent, ready: ParsedCall) -> str:
 
 
 def build_call_context(agent: Agent, ready: ParsedCall) -> ToolUse:
-    """Return the call as permission rules see it."""
+    """Return a tool call as permission rules see it."""
     return ToolUse(
         ready.tool.judged_as or ready.call.name,
         ready.accesses,
@@ -412,7 +413,7 @@ ParseCall = Callable[[Agent, Call], ParsedCall | str]
 async def decide_with_hooks(
     agent: Agent, ready: ParsedCall, understand: ParseCall
 ) -> tuple[ParsedCall, CallDecision]:
-    """Decide with hooks; return the call as they changed it, and the decision."""
+    """Decide permission with hooks; return the call as they changed it, and the decision."""
     wanted = build_call_context(agent, ready)
     # No hook can lift a denial, so none is asked.
     if decide_permission(agent.permissions.guard, wanted).effect == "deny":
@@ -431,7 +432,7 @@ async def decide_with_hooks(
 def apply_changed_input(
     agent: Agent, ready: ParsedCall, ruling: CallDecision, understand: ParseCall
 ) -> tuple[ParsedCall, CallDecision]:
-    """Apply the input that came with a permission, and judge it again."""
+    """Apply a tool input changed by a permission answer, and decide permission again."""
     if not ruling.input or ruling.decided.verdict == "deny":
         return ready, ruling
     changed = _change_input(agent, ready, ruling.input, understand)
@@ -447,7 +448,7 @@ def apply_changed_input(
 def _change_input(
     agent: Agent, ready: ParsedCall, text: str, understand: ParseCall
 ) -> ParsedCall | str:
-    """Return the call with another input, which is recorded as a fact."""
+    """Return the tool call with another input, and log the change."""
     call = replace(ready.call, args=text)
     fact = {"call": call.id, "before": ready.call.args, "after": text}
     agent.session.append(Noted("hook changed input", msgspec.json.encode(fact).decode()))

@@ -1,4 +1,4 @@
-"""One request to the model: send it, receive the reply, retry or fall back on failure."""
+"""One request to the model: sending it, receiving the reply, and retrying or falling back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 
 
 async def request_reply(agent: Agent) -> str:
-    """Get one reply into the log; return why there is none, or nothing."""
+    """Request one model reply and log it; return why there is none, else None."""
     tries = RequestTries()
     while True:
         try:
@@ -38,13 +38,13 @@ async def request_reply(agent: Agent) -> str:
 
 
 def _describe_failure(agent: Agent, problem: ApiError) -> str:
-    """Describe why no reply came and, for an overflow, the way out."""
+    """Describe why a model request got no reply and, for an overflow, the way out."""
     out = explain_how_to_make_room(agent) if problem.kind in ("overflow", "large") else ""
     return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
 
 
 def _warn_of_cache_miss(agent: Agent) -> None:
-    """Warn of an unexpected cache miss, once per cause."""
+    """Warn of an unexpected prompt cache miss, once per cause."""
     misses, view = agent.session.cache.misses, agent.session.view
     last = misses[-1] if misses else None
     if last is None or last.is_expected or last.seq != view.items[view.replied].seq:
@@ -79,7 +79,7 @@ def _record_request(agent: Agent, *, output: int) -> Request:
 
 
 def _build_request(agent: Agent) -> Request:
-    """Build the next request; a broken prefix starts a new epoch with a warning.
+    """Build the next model request; a broken prefix starts a new epoch with a warning.
 
     Either way the user hears of it and the session goes on: a new epoch owns up to the break.
     """

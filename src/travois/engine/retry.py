@@ -43,7 +43,7 @@ MAX_ATTEMPTS_WITH_FALLBACK = 3
 
 
 class RequestTries:
-    """The attempts and remedies so far for one reply."""
+    """The attempts at one reply so far, and the remedies applied."""
 
     def __init__(self) -> None:
         self.attempt = 1
@@ -52,7 +52,7 @@ class RequestTries:
 
 
 async def prepare_retry(agent: Agent, problem: ApiError, tries: RequestTries) -> bool:
-    """Apply a remedy or wait; return whether the request should be sent again."""
+    """Prepare to retry a failed request: apply a remedy or wait; return whether to resend."""
     tried = f"{problem.kind} {problem.field}"
     # Each remedy once: a provider that refuses the changed request, too, would be asked for ever.
     if tried not in tries.remedies and (remedy := _find_remedy(agent.session.view, problem)):
@@ -107,7 +107,7 @@ def _build_failed_fact(problem: ApiError, *, attempt: int, wait: float | None) -
 
 
 def _find_remedy(view: View, problem: ApiError) -> Epoch | None:
-    """Return a changed head that may make the provider accept the history."""
+    """Return a changed request head that may make the provider accept a retry; else None."""
     epoch = view.epoch
     assert epoch is not None
     model, field = epoch.model, problem.field.rpartition(".")[2]
@@ -131,7 +131,7 @@ def _change_model(epoch: Epoch, model: object, problem: ApiError) -> Epoch:
 
 
 def current_retry_policy(agent: Agent) -> RetryPolicy:
-    """Return the retry policy: few attempts while a fallback could answer."""
+    """Return the retry policy: few attempts while a fallback model could answer."""
     if not any(True for _ in _remaining_fallbacks(agent)):
         return agent.models.retry
     return replace(
@@ -140,7 +140,7 @@ def current_retry_policy(agent: Agent) -> RetryPolicy:
 
 
 def use_fallback_model(agent: Agent, problem: ApiError) -> bool:
-    """Switch to the next fallback model that can take over; return whether one did."""
+    """Switch to the next usable fallback model; return whether there was one."""
     epoch, session = agent.session.view.epoch, agent.session
     if epoch is None or problem.kind not in FALLBACK_PROBLEMS:
         return False
@@ -156,7 +156,7 @@ def use_fallback_model(agent: Agent, problem: ApiError) -> bool:
 
 
 def return_to_chosen_model(agent: Agent) -> None:
-    """Switch back to the chosen model."""
+    """Switch back from a fallback model to the chosen one."""
     home = agent.session.state.get(CHOSEN_MODEL_STATE, "")
     card = _find_last_card(agent, home) if home else None
     if card is None or agent.models.named is None:
@@ -169,13 +169,13 @@ def return_to_chosen_model(agent: Agent) -> None:
 
 
 def _find_last_card(agent: Agent, name: str) -> ModelCard | None:
-    """Return the card of that name as this session last used it."""
+    """Return the model card of a fallback as this session last used it."""
     heads = (e.fact for e in reversed(agent.session.history()) if isinstance(e.fact, Epoch))
     return next((head.model for head in heads if head.model.name == name), None)
 
 
 def _remaining_fallbacks(agent: Agent) -> Iterator[SmallModel]:
-    """Yield the fallbacks after the current model, in order."""
+    """Yield the fallback models after the current one, in order."""
     if agent.models.named is None or agent.session.view.epoch is None:
         return
     present, others = (

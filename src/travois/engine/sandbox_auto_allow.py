@@ -1,4 +1,4 @@
-"""Commands that run in the sandbox without asking, and the offer to allow that."""
+"""Sandbox auto-allow: running commands in the sandbox without asking, and offering that."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be 
 
 
 def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
-    """Decide on a call; the sandbox settles doubts about commands where the user allows that."""
+    """Decide on a call without asking: the sandbox settles doubts where the user allows that."""
     guard = (
         _unasked_permissions(agent, wanted)
         if _can_run_unasked(agent, wanted)
@@ -56,7 +56,7 @@ def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
 
 
 def find_free_modes(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
-    """Return the modes that a person may switch to and in which this call would not be asked."""
+    """Return the permission modes in which this call would not be asked about."""
     guard = agent.permissions.guard
     if guard.mode not in ASKING_MODES or judge_unasked(agent, wanted).effect != "ask":
         return ()
@@ -74,9 +74,9 @@ def find_free_modes(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
 
 
 def should_offer_sandbox(agent: Agent, wanted: ToolUse) -> bool:
-    """Return whether a question should offer to let commands run in the sandbox without one.
+    """Return whether a permission question should offer sandbox auto-allow.
 
-    It does where the offer would have answered this very question, and where it may be made.
+    True if the offer would have answered this very question, and may be made.
     """
     asks = agent.permissions.guard.mode in ASKING_MODES and wanted.tool == "Bash"
     if (
@@ -89,7 +89,7 @@ def should_offer_sandbox(agent: Agent, wanted: ToolUse) -> bool:
 
 
 def accept_sandbox(agent: Agent) -> None:
-    """Let commands run in the sandbox without a question; raise ValueError where that cannot be."""
+    """Turn on sandbox auto-allow for commands; raise ValueError where it is impossible."""
     if why := _find_offer_blocker(agent):
         raise ValueError(why)
     assert agent.permissions.sandbox is not None, "without a sandbox it is not offered"
@@ -97,7 +97,7 @@ def accept_sandbox(agent: Agent) -> None:
 
 
 def _find_offer_blocker(agent: Agent) -> str:
-    """Return why the offer cannot be made; empty if it can."""
+    """Return why sandbox auto-allow cannot be offered; empty if it can."""
     if agent.permissions.sandbox is None or agent.permissions.sandbox.backend != "full":
         return "commands run without asking only in a full sandbox, and there is none"
     if not agent.permissions.sandbox.offered or "auto" in agent.permissions.guard.barred:
@@ -112,7 +112,7 @@ def _find_offer_blocker(agent: Agent) -> str:
 
 
 def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
-    """List folders outside the workspace that a command reads and a saved rule may allow.
+    """Return folders outside the workspace that a command reads and a saved rule may allow.
 
     None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
     """
@@ -136,7 +136,7 @@ def _can_run_unasked(agent: Agent, wanted: ToolUse) -> bool:
 
 
 def _unasked_permissions(agent: Agent, wanted: ToolUse) -> Permissions:
-    """Return the permissions of unasked commands: mode auto, and public reads."""
+    """Return the permissions of auto-allowed commands: auto mode, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
     if bounds is None or bounds.backend != "full" or runs_outside_sandbox(bounds, wanted):
         return guard
@@ -149,7 +149,7 @@ def _unasked_permissions(agent: Agent, wanted: ToolUse) -> Permissions:
 
 
 def _exclude_asked_folders(free: tuple[str, ...], outside: list[Access]) -> Iterator[str]:
-    """Leave out folders in which the same line reads something that asks.
+    """Leave out folders to offer in which the same command reads something that asks.
 
     What may be read counts with all that is in it: `ls /etc; cat /etc/shadow`.
     """
@@ -163,7 +163,7 @@ def _find_missing_paths(bounds: SandboxPolicy, outside: list[Access]) -> Iterato
 
 
 def _has_missing_top(path: str) -> bool:
-    """Return whether the top folder of a path does not exist.
+    """Return whether a path's top folder does not exist, so that no read need be offered.
 
     So there is nothing to read: many such words are no paths at all (`send worker "/merge"`).
     """
@@ -174,7 +174,7 @@ def _has_missing_top(path: str) -> bool:
 def hide_covered_folders(
     agent: Agent, wanted: ToolUse, around: SandboxProfile | None
 ) -> SandboxProfile | None:
-    """Hide what lies in a folder that a command reads unasked since all commands see that folder.
+    """Hide secrets in a folder that an auto-allowed command reads because the sandbox shows it.
 
     A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
     question, because what every command sees of it has no credentials.
@@ -192,7 +192,7 @@ def hide_covered_folders(
 def check_protected_files(
     agent: Agent, wanted: ToolUse, around: SandboxProfile | None
 ) -> SandboxProfile | None:
-    """Have the project's protected files checked after a command that ran unapproved.
+    """Mark a command that ran unapproved for a check of the project's protected files.
 
     Not after a line of steps that are all known to write nothing but what they show, which was
     judged, or what git takes out of commits. Mode bypass may write such files.
@@ -220,17 +220,17 @@ def check_protected_files(
 
 
 def _protected_names(rule: PermissionRule) -> Iterator[str]:
-    """Return the protected names that stand in the words of a rule about commands."""
+    """Return the protected names in permission rules that auto-allow commands."""
     return (name for word in rule.what.removesuffix(":*").split() for name in protected_names(word))
 
 
 def _shows_all_writes(step: CommandStep) -> bool:
-    """Return whether a step of a command shows all that it writes, or only edits git history."""
+    """Return whether an auto-allowed step shows all that it writes, or only edits git history."""
     return is_transparent_step(step) or program_analyzers.moves_only_git_history(step)
 
 
 def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
-    """List a call's reads outside the workspace, in folders that rules allow as a whole."""
+    """Return a call's reads outside the workspace in folders that rules allow as a whole."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
     reads = _outside_reads(guard, wanted) if rules else []
     bounds = (replace(one, target=get_bounding_path(one), scope="one") for one in reads)
@@ -240,14 +240,14 @@ def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
 
 
 def _outside_reads(guard: Permissions, wanted: ToolUse) -> list[Access]:
-    """List what a call reads outside the folders that the agent may read."""
+    """Return what an auto-allowed call reads outside the agent's readable folders."""
     kept = (*guard.folders, *guard.readable, guard.scratch)
     reads = (access for access in wanted.touched if access.kind == "read")
     return [one for one in reads if not any(f and is_inside(one.target, f) for f in kept)]
 
 
 def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -> SandboxPolicy:
-    """Let commands see other checkouts of the repository that they name.
+    """Let auto-allowed commands see other checkouts of the repository that they name.
 
     Not where rules deny files: those were looked for in the workspace alone.
     """
@@ -269,7 +269,7 @@ def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -
 
 
 def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDecision:
-    """Name the network as the reason, if that is what the sandbox lacks."""
+    """Add the network as the reason to ask, if the sandbox blocks it."""
     steps = (step for plan in wanted.plans for step in plan.steps)
     found = next(filter(families.needs_network, steps), None) if verdict.doubt else None
     if found is None:
@@ -278,12 +278,12 @@ def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDeci
 
 
 def _reachable_hosts(bounds: SandboxPolicy) -> tuple[str, ...]:
-    """Return the hosts that commands in the sandbox reach without a question."""
+    """Return the hosts that sandboxed commands reach without asking."""
     return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
 
 
 def _judge_in_sandbox(agent: Agent, guard: Permissions, wanted: ToolUse) -> PermissionDecision:
-    """Decide on a call; in mode auto, the sandbox settles doubts about commands."""
+    """Decide on a call; in auto mode, the sandbox settles doubts about commands."""
     verdict = decide_permission(guard, wanted)
     if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict

@@ -1,4 +1,4 @@
-"""The /tmp that the calls of a session see, and what the sandbox denied them."""
+"""The private /tmp that a session's calls see, and what the sandbox denied them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMOVED_WITH_SESSION = "; it is removed when this session ends"
 
 
 def locate_calls(agent: Agent) -> CallLocation:
-    """Return the location of an agent's calls, with the /tmp they see."""
+    """Return the location of an agent's calls, with the private /tmp they see."""
     bounds, guard = agent.permissions.sandbox, agent.permissions.guard
     root = agent.world.root
     cwd = agent.session.state.get("cwd", root)
@@ -35,7 +35,7 @@ def locate_calls(agent: Agent) -> CallLocation:
 
 
 def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Access, ...]:
-    """Return the read access to a command's folder if the sandbox hides it."""
+    """Return the read access to a command's folder if the sandbox hides it; else None."""
     if agent.permissions.sandbox is None or tool != "Bash":
         return ()
     hides = is_covered_path(agent.permissions.sandbox, agent.permissions.guard, here.cwd)
@@ -56,7 +56,7 @@ def find_sandbox_denial(
 
 
 def _is_always_hidden(agent: Agent, path: str) -> bool:
-    """Return whether a path stays hidden whatever a command may read."""
+    """Return whether the sandbox always hides a path, whatever a command may read."""
     assert agent.permissions.sandbox is not None, "there is a sandbox"
     return path == "/" or any(
         is_inside(path, one) or is_inside(one, path) for one in agent.permissions.sandbox.hidden

@@ -1,4 +1,4 @@
-"""Tool calls: parse, decide, run and record them."""
+"""Tool calls: parsing, deciding, running and recording them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class InvalidCall(msgspec.Struct, frozen=True):
 
 
 async def run_tool_calls(agent: Agent) -> None:
-    """Run every open call; calls that cannot collide run in parallel."""
+    """Run every open tool call; calls that cannot collide run in parallel."""
     waiting = list(open_calls(agent.session.view))
     asked, ran = bool(waiting), list[ParsedCall]()
     if asked and agent.world.snapshots is not None and agent.permissions.guard.mode != "plan":
@@ -121,7 +121,7 @@ async def run_tool_calls(agent: Agent) -> None:
 
 
 async def _judge_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
-    """Judge very long calls in a thread first, so that Esc and limits still act.
+    """Judge very long tool calls in a thread first, so that Esc and limits still work.
 
     What takes long is remembered, so that judging them again takes no time.
     """
@@ -155,7 +155,7 @@ async def _run_batch(agent: Agent, batch: Sequence[tuple[ParsedCall, CallDecisio
 
 
 def _has_collisions(batch: Sequence[tuple[ParsedCall, CallDecision]]) -> bool:
-    """Return whether calls collide after hooks changed them."""
+    """Return whether tool calls collide after hooks changed them."""
     touching = (ready.collision_accesses for ready, _ in batch)
     return any(accesses_collide(one, other) for one, other in combinations(touching, 2))
 
@@ -163,7 +163,7 @@ def _has_collisions(batch: Sequence[tuple[ParsedCall, CallDecision]]) -> bool:
 async def _decide_and_record(
     agent: Agent, ready: ParsedCall
 ) -> tuple[ParsedCall, CallDecision] | None:
-    """Decide on a call and record it; return none, with a result, if it is denied."""
+    """Decide on a tool call and log it; return None, with a result, if it is denied."""
     if agent.turn.stop_reason:
         return None
     if agent.hooks.active is None:
@@ -197,7 +197,7 @@ def _reparse_call(agent: Agent, call: Call) -> ParsedCall | str:
 
 
 def _next_batch(agent: Agent, waiting: Sequence[Call]) -> list[ParsedCall]:
-    """Return the longest run of calls that may run together; reject an invalid first one."""
+    """Return the next tool calls that may run in parallel; reject an invalid first one."""
     batch: list[ParsedCall] = []
     for call in waiting[:MAX_PARALLEL_CALLS]:
         ready = _check_repetition(agent, call, after=batch) or parse_call(agent, call)
@@ -216,7 +216,7 @@ def _next_batch(agent: Agent, waiting: Sequence[Call]) -> list[ParsedCall]:
 def _check_repetition(
     agent: Agent, call: Call, *, after: Sequence[ParsedCall]
 ) -> InvalidCall | None:
-    """Return the reason not to run a call that only repeats a cycle; none if it may run."""
+    """Return why not to run a tool call that only repeats a loop; None if it may run."""
     polling = {name for name, tool in agent.tools.by_name.items() if tool.polls}
     before = [ready.call for ready in after]
     why = loop_detection.find_repetition(agent.session.view, call, after=before, polling=polling)
@@ -224,7 +224,7 @@ def _check_repetition(
 
 
 def parse_call(agent: Agent, call: Call) -> ParsedCall | InvalidCall:
-    """Parse a call and find what it would touch; or say why it cannot run."""
+    """Parse a tool call and find its accesses; return why it cannot run if it is invalid."""
     try:
         meaning = interpret_call(call, agent.tools.by_name, agent.tools.find_mcp_tool)
     except MeaninglessCall as error:
@@ -251,7 +251,7 @@ def parse_call(agent: Agent, call: Call) -> ParsedCall | InvalidCall:
 
 
 def _locate_call(agent: Agent, meaning: InterpretedCall) -> CallLocation:
-    """Return the location of a call: the shell's folder, or its own workdir."""
+    """Return a tool call's location: the shell's folder, or its own workdir."""
     here = locate_calls(agent)
     if not meaning.workdir:
         return here
@@ -267,7 +267,7 @@ def _resolve_accesses(ready: ParsedCall, here: CallLocation) -> ParsedCall:
 
 
 def _reject_call(agent: Agent, unfit: InvalidCall) -> None:
-    """Record why a call was not run, for the model."""
+    """Log why a tool call was not run, as its result for the model."""
     if unfit.crash:
         agent.session.append(Noted("crash", unfit.crash))
     agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by=unfit.by))
@@ -290,7 +290,7 @@ async def _run_and_record(agent: Agent, ready: ParsedCall, ruling: CallDecision)
 async def _run_post_hooks(
     agent: Agent, ready: ParsedCall, outcome: ToolOutcome, *, seconds: float
 ) -> None:
-    """Run the post-tool hooks; record the result whatever happens to them."""
+    """Run the PostToolUse hooks; record the tool call's result whatever happens to them."""
     try:
         wanted = build_call_context(agent, ready)
         outcome = await fire.on_post_tool_use(
@@ -307,7 +307,7 @@ async def _run_post_hooks(
 async def _run_read_only_first(
     agent: Agent, ready: ParsedCall, cage: SandboxProfile | None
 ) -> ToolOutcome:
-    """Run a call read-only and without network; ask only if that is not enough."""
+    """Run a tool call read-only and offline; ask permission only if that is not enough."""
     planning = agent.permissions.guard.mode == "plan"
     outcome = ToolOutcome((Text(f"It did not finish within {TRIAL_SECONDS} s."),), error=True)
     with anyio.move_on_after(math.inf if planning else TRIAL_SECONDS) as scope:
@@ -343,7 +343,7 @@ async def _run_read_only_first(
 
 
 def _describe_trial(agent: Agent, cage: SandboxProfile | None, outcome: ToolOutcome) -> str:
-    """Describe how a read-only run was restricted."""
+    """Describe the limits of a tool call's read-only run."""
     partial_ = cage is not None and cage.backend == "partial"
     runs = bool(outcome.changes) and outcome.changes[0].value == "running"
     looked = RUNS_READ_ONLY if runs else RAN_READ_ONLY
@@ -357,7 +357,7 @@ def _add_remark(outcome: ToolOutcome, remark: str) -> ToolOutcome:
 
 
 async def execute_call(agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> ToolOutcome:
-    """Run an approved call; any failure becomes its outcome."""
+    """Run an approved tool call; any failure becomes its result."""
     env = CallEnv(agent, ready, cage)
     stamps = stamp_uncovered(agent, ready.plans)
     try:
@@ -379,7 +379,7 @@ async def execute_call(agent: Agent, ready: ParsedCall, cage: SandboxProfile | N
 
 
 async def run_child_guarded(agent: Agent, work: Callable[[], Awaitable[None]]) -> str:
-    """Run a child; return the error that ended it, which ends nothing else."""
+    """Run a subagent for a tool call; return the error that ended it, which ends nothing else."""
     try:
         await work()
     except Exception as error:  # noqa: BLE001 - a child's fault or bug must not end its parent
@@ -399,7 +399,7 @@ def _format_trace(error: Exception) -> str:
 
 
 def _record_result(agent: Agent, call: Call, outcome: ToolOutcome) -> None:
-    """Log the result of a tool call, and apply its changes of mode and folder."""
+    """Log a tool call's result, and apply its changes of mode and folder."""
     agent.session.append(
         Result(call.id, outcome.content, outcome.error, outcome.detail, outcome.lines)
     )
@@ -415,7 +415,7 @@ def _current_folder(session: Session, world: World) -> str:
 
 
 class CallEnv:
-    """The world as one call sees it."""
+    """The environment that one tool call sees."""
 
     def __init__(self, agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> None:
         self._session = agent.session
@@ -457,7 +457,7 @@ class CallEnv:
 
     @property
     def wary(self) -> SandboxProfile | None:
-        """The sandbox for our own git."""
+        """The sandbox for git run by the harness."""
         return sandbox_for_git(self._agent)
 
     @property
@@ -483,11 +483,11 @@ class CallEnv:
         return self._session.state
 
     def spill(self, call: str, data: bytes) -> str:
-        """Keep a large output in the session's folder."""
+        """Save a large output in the session's folder."""
         return self._world.spill(call, self._session.secrets.redact_bytes(data))
 
     def progress(self, text: str) -> None:
-        """Show that something goes on."""
+        """Show the call's progress."""
         self._session.emit(ToolProgress(self._call, text))
 
     async def fire_hooks(self, occasion: AnyHookEvent) -> HookDecision:
@@ -495,7 +495,7 @@ class CallEnv:
         return await fire.fire_hooks(self._agent, occasion, call=self._call)
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
-        """Ask the person, once all that led to the question is on screen."""
+        """Ask the user, once everything that led to the question is on screen."""
         self._session.append(Asked(self._call, choices[0].question))
         answers = await self._person.choose(ChoiceRequest(self._call, choices, plan))
         if answers is None:

@@ -57,7 +57,7 @@ def _is_in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bo
 def build_first_head(
     model: ModelCard, system: str, tools: Iterable[AnyTool], *, wanted: str = AUTO_TOOLSET
 ) -> Epoch:
-    """Return the first head of a conversation, with the toolset of the model's family."""
+    """Build the first request head, with tool definitions for the model's family."""
     toolset = toolset_for(model.id, wanted)
     text = replace_tool_phrases(system, before=DEFAULT_TOOLSET, after=toolset)
     return Epoch(
@@ -71,7 +71,7 @@ def build_first_head(
 def adapt_toolset(
     epoch: Epoch, tools: Mapping[str, AnyTool], *, wanted: str = AUTO_TOOLSET
 ) -> Epoch:
-    """Return a head with the toolset of its model's family."""
+    """Return a request head with the tool definitions of its model's family."""
     before, after = epoch.toolset or DEFAULT_TOOLSET, toolset_for(epoch.model.id, wanted)
     if before == after:
         return epoch
@@ -87,13 +87,13 @@ def adapt_toolset(
 
 
 def list_shown_names(tools: Iterable[str], *, toolset: str) -> set[str]:
-    """Return the names under which a toolset may show these tools."""
+    """Return the names under which tool definitions may show these tools."""
     shown = TOOLSETS[toolset].shown
     return {shown[name].name if name in shown else name for name in tools} | set(tools)
 
 
 def _stored_toolset(toolset: str) -> str:
-    """Return the toolset to store; empty for the default, as in older logs."""
+    """Return the toolset name to store; empty for the default, as in older logs."""
     return "" if toolset == DEFAULT_TOOLSET else toolset
 
 
@@ -113,7 +113,7 @@ def _takes_grammars(model: ModelCard) -> bool:
 
 
 def _rename_schema_fields(text: str, shown: ToolPresentation) -> str:
-    """Return a schema under the argument names of a toolset."""
+    """Return a tool's schema under the argument names of a toolset."""
     if not shown.args:
         return text
     ours: dict[str, Any] = msgspec.json.decode(text)
@@ -138,11 +138,11 @@ def tool_schema(tool: AnyTool) -> str:
 
 
 def args_type_name(args: type) -> str:
-    """Return the unique name of a tool's argument type."""
+    """Return a unique name for a tool's argument type, used to find its schema."""
     return f"{args.__module__}.{args.__qualname__}"
 
 
 @cache
 def _load_own_schemas() -> dict[str, str]:
-    """Load the prepared schemas of our own tools: reading is faster than computing them."""
+    """Load the prebuilt schemas of built-in tools: loading is faster than building them."""
     return msgspec.json.decode(SCHEMAS_FILE.read_bytes(), type=dict[str, str])
