@@ -98,7 +98,7 @@ class CompactionStrikes(msgspec.Struct, frozen=True):
 
 
 class SessionSpending(msgspec.Struct, frozen=True):
-    """The cost of a session. A rewind keeps it; a fork starts at zero."""
+    """The cost of a session. A rewind does not reduce it; a fork starts at zero."""
 
     usage: Usage = Usage()
     dollars: float = 0.0
@@ -107,7 +107,7 @@ class SessionSpending(msgspec.Struct, frozen=True):
 
     @property
     def current_price(self) -> Price:
-        """The price that holds."""
+        """The current model's price."""
         return self.prices[-1][1]
 
     def after_entry(self, entry: Entry) -> SessionSpending:
@@ -221,13 +221,13 @@ class PromptCache(msgspec.Struct, frozen=True):
 
 
 def is_cache_miss(readable: int, read: int) -> bool:
-    """Return whether a reply read clearly less from the cache than it could have."""
+    """Return whether a reply read clearly less from the prompt cache than it could have."""
     lost = readable - read
     return lost > MISS_TOKENS and lost > MISS_SHARE * readable
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration as minutes and seconds, or as hours."""
+    """Format a prompt cache's duration as minutes and seconds, or as hours."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02}" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
@@ -246,7 +246,7 @@ def _edit_cause(fact: Compacted | Cleared | Rewound | Restored) -> MissCause:
 
 
 def _compare_heads(old: Epoch | None, new: Epoch) -> tuple[tuple[MissCause, str], ...]:
-    """Return the differences between two heads that matter to the cache."""
+    """Return the differences between two request heads that cause a prompt cache miss."""
     if old is None:
         return ()
     if new.why.startswith(PREFIX_BREAK):

@@ -62,12 +62,12 @@ TextOrMedia = Text | Media
 
 
 def extract_calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
-    """Return the tool calls among these blocks, in order."""
+    """Return the tool calls among these content blocks, in order."""
     return tuple([block for block in content if isinstance(block, Call)])
 
 
 def extract_text(content: tuple[AnyBlock, ...]) -> str:
-    """Return the plain text of these blocks, one line break between them."""
+    """Return the plain text of these content blocks, joined by line breaks."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 

@@ -6,7 +6,7 @@ from travois.core.models import Price, Usage
 
 
 def price_for_size(usage: Usage, price: Price) -> Price:
-    """Return the prices for a request of this size."""
+    """Return a model's prices for a request of this size."""
     return price.above if price.above is not None and usage.prompt > price.over else price
 
 

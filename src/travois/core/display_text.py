@@ -1,4 +1,4 @@
-"""Characters that can make text look different from what it is, and text for terminals."""
+"""Display text: characters that disguise what a text says, and text safe for terminals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDING_LINES = 30
 
 
 def find_deception(text: str) -> str:
-    """Return why a person could misread this text; empty if they cannot."""
+    """Return why a person could misread this text; empty if nobody could."""
     if not _is_plain_ascii(text) and (found := re.search(INVISIBLE_PATTERN, text)):
         return f"it has an invisible character (U+{ord(found[0]):04X})"
     if _has_long_padding(text):
@@ -28,7 +28,7 @@ def find_deception(text: str) -> str:
 
 
 def _is_plain_ascii(text: str) -> bool:
-    """Return whether a text has nothing but printable ASCII, blanks and lines: most do."""
+    """Return whether a text is only printable ASCII and white space, safe to display."""
     return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
@@ -38,7 +38,7 @@ def _has_long_padding(text: str) -> bool:
 
 
 def escape_invisible(text: str) -> str:
-    """Return the text on one line, with an escape for each invisible character."""
+    """Return a text on one line for display, with invisible characters escaped."""
     return "".join(c if _is_visible(c) else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -79,20 +79,20 @@ CONTROL_TABLE: dict[int, str] = (
 
 
 def clean_for_terminal(text: str) -> str:
-    """Replace everything in foreign text that a terminal obeys or that is invisible."""
+    """Replace control sequences and invisible characters in untrusted text for a terminal."""
     return text.translate(CONTROL_TABLE)
 
 
 def replace_invisible(text: str) -> str:
-    """Replace invisible characters in text that may contain our own colours."""
+    """Replace invisible characters in display text that may contain our own colours."""
     return text if text.isascii() else text.translate(INVISIBLE_TABLE)
 
 
 def clean_for_stream(text: str, stream: TextIO) -> str:
-    """Return foreign text unchanged for a pipe or a file, and clean for a terminal."""
+    """Return untrusted text as it is for a pipe or file, and cleaned for a terminal."""
     return clean_for_terminal(text) if stream.isatty() else text
 
 
 def write_stderr(text: str) -> None:
-    """Write to standard error."""
+    """Write display text to standard error."""
     sys.stderr.write(clean_for_stream(text, sys.stderr))

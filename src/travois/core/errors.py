@@ -1,4 +1,4 @@
-"""The error that a user can fix: what happened, why, and what to do."""
+"""The error that users can fix: what happened, why, and what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The facts that a session log can hold, each an immutable value.
+"""The facts that a session log can contain, each an immutable value.
 
-Facts in the first group shape what the model sees; those in the second are for audit, resume and
-the screen, and the projection shows nothing of them.
+Facts in the first group determine what the model sees; those in the second are for audit, resume
+and the screen, and the view shows nothing of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from travois.core.models import ModelCard, Usage
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):
-    """One thing that happened or was decided; never changed, never taken back."""
+    """One thing that happened or was decided; never changed, never withdrawn."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A tool as the model is told of it; the schema is JSON text."""
+    """A tool as defined to the model; the schema is JSON text."""
 
     name: str
     description: str
@@ -148,7 +148,7 @@ class Compacted(Fact, frozen=True):
 
 
 class Rewound(Fact, frozen=True):
-    """The session goes on from entry `to`, as if nothing after it had been said."""
+    """The session continues from entry `to`, as if nothing after it had been said."""
 
     to: int
 
@@ -255,21 +255,21 @@ class Finished(Fact, frozen=True):
 
 
 class Changed(Fact, frozen=True):
-    """Some state of the session is from here on `value`: `cwd`, `name`, `mode`, `todos`, `seen`."""
+    """A change of session state to `value`: `cwd`, `name`, `mode`, `todos`, `seen`."""
 
     what: str
     value: str
 
 
 class Noted(Fact, frozen=True):
-    """Something worth keeping that is neither of the above."""
+    """Something worth logging that is neither of the above."""
 
     what: str
     text: str
 
 
 class Unknown(Fact, frozen=True):
-    """A fact of a later version that said it may be ignored."""
+    """A fact of a later version that may be ignored."""
 
     raw: str
 

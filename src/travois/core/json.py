@@ -13,22 +13,22 @@ with lazy_imports():
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
+    """Return a JSON value if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """Return the value if it is a list, else an empty one."""
+    """Return a JSON value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def as_string(value: object) -> str:
-    """Return the value if it is a string, else an empty one."""
+    """Return a JSON value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def read_count(counts: dict[str, Any], name: str) -> int:
-    """Return a named count, or zero if it is missing or not a number."""
+    """Return a named count of a JSON object; zero if it is missing or not a number."""
     value = counts.get(name)
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
@@ -44,7 +44,7 @@ _member_decoder = msgspec.json.Decoder(JsonMembers)
 
 
 def encode_utf8(text: str) -> bytes:
-    """Encode text as valid UTF-8; a lone surrogate becomes the replacement character."""
+    """Encode text as valid UTF-8 for JSON; a lone surrogate becomes the replacement character."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -78,7 +78,7 @@ def is_json_object(text: str) -> bool:
 
 
 def ensure_json_object(text: str) -> bytes:
-    """Return the text if it is a JSON object, else an object that holds the text."""
+    """Return the text if it is a JSON object, else an object that contains the text."""
     if is_json_object(text):
         return text.encode()
     return b'{"_invalid_arguments":' + quote_json(text) + b"}"
@@ -90,10 +90,10 @@ def split_members(text: str | bytes) -> JsonMembers:
 
 
 def to_raw_json(value: object) -> msgspec.Raw:
-    """Encode a value as the raw text of a member."""
+    """Encode a value as the raw JSON of an object member."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
 def join_members(inside: JsonMembers) -> str:
-    """Join members into the text of an object without braces."""
+    """Join members into JSON object text without braces."""
     return msgspec.json.encode(inside)[1:-1].decode("utf-8", "replace")

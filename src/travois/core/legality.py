@@ -1,4 +1,4 @@
-"""Rules about which fact may follow which, so that every view can be sent."""
+"""Legality of the log: which fact may follow which, so that every view can be sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from travois.core.view import View, awaits_model, open_calls
 
 
 def find_violation(view: View, fact: AnyFact) -> str:
-    """Return why this fact may not follow this view in the log; empty if it may."""
+    """Return why a fact may not legally follow this view in the log; empty if it may."""
     match fact:
         case Assistant():
             return _check_reply(view, fact)
@@ -45,7 +45,7 @@ def find_violation(view: View, fact: AnyFact) -> str:
 
 
 def find_send_blocker(view: View) -> str:
-    """Return why no request may be sent now; empty if one may."""
+    """Return why no legal request can be sent now; empty if one can."""
     if view.epoch is None:
         return "no epoch"
     if view.omitted:

@@ -49,8 +49,8 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
 class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     """One model behind one protocol: everything about it that shapes a request.
 
-    Where it is served and with which key is not here: that belongs to the host and is never
-    stored.
+    Where it is served and with which key is not part of it: that depends on the machine and is
+    never stored.
     """
 
     provider: str

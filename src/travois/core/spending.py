@@ -1,9 +1,9 @@
 """Budgets of agents: each draws from its own and from those of all agents above it.
 
-Turns and seconds count for one run, tokens and dollars for a session, also after a resume, unless
-a scope says that all count for the one or for the other; agents for as long as the program runs.
-What a request may come to is held while it is under way, so that
-agents side by side cannot spend the same money twice.
+Turns and seconds count for one run, tokens and dollars for a session, also after a resume, unless a
+scope says that all count for the one or for the other; agents for as long as the program runs. The
+most that a request may cost is reserved while it runs, so that parallel agents cannot spend the
+same money twice.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class RunTotals(msgspec.Struct, frozen=True):
 
 
 def measure_runs(entries: Iterable[Entry]) -> RunTotals:
-    """Add up the runs of a session from its log; the time of a killed one counts to its last work.
+    """Sum a session's runs from its log for its budget; a killed run counts to its last work.
 
-    What a fork has from its base does not count.
+    What a fork inherits from its base does not count.
     """
     turns, seconds, began, worked = 0, 0.0, inf, 0.0
     for entry in entries:
@@ -97,7 +97,7 @@ class ReachedLimit(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct):
-    """The limits and the spending of one agent and all that it started."""
+    """The limits and the spending of one agent and its subagents."""
 
     limits: Limits = Limits()
     parent: Budget | None = None
@@ -227,7 +227,7 @@ class Budget(msgspec.Struct):
 
 
 def format_amount(what: LimitName, number: float) -> str:
-    """Format an amount with its unit."""
+    """Format an amount of a budget with its unit."""
     match what:
         case "dollars":
             return f"${number:,.4f}"

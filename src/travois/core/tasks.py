@@ -1,8 +1,8 @@
 """The task list of a session: values and pure edits.
 
 The list is the state `todos` of a session: a JSON array in one `Changed` fact, so that every change
-is all or nothing. Ids count up and are never given twice: a deleted task with the highest id stays
-in the stored value, and nowhere else.
+is all or nothing. IDs count up and are never reused: a deleted task with the highest ID stays in
+the stored value, and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_LIST_BYTES = 512 * 1024
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One task; `active` says it as being done, for the screen."""
+    """One task; `active` is its wording while in progress, for the screen."""
 
     id: str = ""
     """Empty only in logs written before tasks had ids: there its place in the list is its id."""
@@ -43,7 +43,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class TaskError(Exception):
-    """An edit that cannot be made; the words say why and what to do."""
+    """An impossible edit of the task list; the message says why and what to do."""
 
 
 class TaskEdit(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,18 +68,18 @@ TaskList = tuple[Task, ...]
 
 
 def read_stored(value: str) -> TaskList:
-    """Decode a stored list with the deleted task that may end it."""
+    """Decode a stored task list, including the deleted task that may end it."""
     found = msgspec.json.decode(value, type=tuple[Task, ...]) if value else ()
     return tuple(task if task.id else replace(task, id=str(n)) for n, task in enumerate(found, 1))
 
 
 def read_tasks(value: str) -> TaskList:
-    """Decode a stored list as people and models see it."""
+    """Decode a stored task list as users and models see it."""
     return tuple(task for task in read_stored(value) if task.status != "deleted")
 
 
 def store_tasks(tasks: TaskList) -> str:
-    """Encode a list; of the deleted tasks only one with the highest id of all is kept."""
+    """Encode a task list; of its deleted tasks only one with the highest ID is kept."""
     highest = max((int(task.id) for task in tasks), default=0)
     kept = [task for task in tasks if task.status != "deleted"]
     gone = [task for task in tasks if task.status == "deleted" and int(task.id) == highest]
@@ -104,7 +104,7 @@ def _make_tombstone(task: Task) -> Task:
 
 
 def find_task(tasks: TaskList, id: str) -> Task:
-    """Return the task of that id; raises `TaskError`."""
+    """Return the task with an ID; raises `TaskError` if there is none."""
     for task in tasks:
         if task.id == id and task.status != "deleted":
             return task
@@ -133,14 +133,14 @@ def task_remark(tasks: TaskList, task: Task) -> str:
 
 
 def add_task(tasks: TaskList, task: Task) -> tuple[TaskList, Task]:
-    """Put a task at the end of the list, under an id that no task ever had."""
+    """Add a task at the end of the list, under a new ID."""
     number = max((int(each.id) for each in tasks), default=0) + 1
     added = replace(task, id=str(number))
     return (*tasks, added), added
 
 
 def edit_task(tasks: TaskList, id: str, edit: TaskEdit) -> TaskList:
-    """Return the list with one task changed; raises `TaskError`."""
+    """Return the task list with one task changed; raises `TaskError`."""
     old = find_task(tasks, id)
     if edit.status == "deleted":
         return _delete_task(tasks, id)
@@ -172,7 +172,7 @@ def claim_task(tasks: TaskList, id: str, *, by: str) -> TaskList:
 
 
 def replace_tasks(tasks: TaskList, wanted: Iterable[Task], *, by: str) -> TaskList:
-    """Return the list after an agent wrote its part anew: same words mean the same task.
+    """Return the task list after an agent rewrote its part; equal subjects are the same task.
 
     Of what it leaves out, its own tasks are deleted and those of other agents stay.
     """
@@ -198,13 +198,13 @@ def replace_tasks(tasks: TaskList, wanted: Iterable[Task], *, by: str) -> TaskLi
 
 
 def _delete_task(tasks: TaskList, id: str) -> TaskList:
-    """Return the list with one task deleted, which no longer blocks any."""
+    """Return the task list without one task, which then blocks no other."""
     cleared = (_remove_blocker(task, id) for task in tasks)
     return tuple(_make_tombstone(task) if task.id == id else task for task in cleared)
 
 
 def _remove_blocker(task: Task, id: str) -> Task:
-    """Return a task that no longer waits for the task of this id."""
+    """Return a task that no longer waits for the task with this ID."""
     if id not in task.blocked_by:
         return task
     return replace(task, blocked_by=tuple(each for each in task.blocked_by if each != id))
@@ -225,7 +225,7 @@ def _add_blocker(tasks: TaskList, *, blocker: str, blocked: str) -> TaskList:
 
 
 def _collect_blockers(tasks: TaskList, id: str) -> set[str]:
-    """Return the ids of all tasks that this one waits for, directly or not."""
+    """Return the IDs of all tasks that a task waits for, directly or not."""
     waits = {task.id: task.blocked_by for task in tasks}
     found: set[str] = set()
     todo = list(waits.get(id, ()))

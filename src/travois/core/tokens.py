@@ -1,10 +1,11 @@
-"""Counting tokens: the provider's own count, and an estimate for what came after it (T1-T5).
+"""Token counts: the provider's own, and an estimate for what came after it (T1-T5).
 
 The estimate is linear in counts of byte shapes, with runs of one character apart. Letters, digits,
-signs, indentation and lines were fitted on the real usage of recorded sessions; what these hold too
-little of (runs, rules, other alphabets, numbers between spaces) was set by public vocabularies.
+signs, indentation and lines were fitted on the real usage of recorded sessions; what these contain
+too little of (runs, rules, other alphabets, numbers between spaces) was set by public vocabularies.
 `python -m bench tokens` fits again and states the error by source and by kind of content
-(docs/decisions/0028). What a model counts more or less is learned from its replies as one ratio.
+(docs/decisions/0028). How much more or less a model counts is learned from its replies as one
+ratio.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ STOP_MARGIN_TOKENS = 3_000
 
 
 def _classify_byte(byte: int) -> str:
-    """Return the class of a byte: its sign in `SHAPE_WEIGHTS`, or one that is free by itself."""
+    """Return a byte's class for estimating tokens: its sign in `SHAPE_WEIGHTS`, or a free one."""
     if byte >= 0x80:
         return next(sign for least, sign in LEAD_BYTES if byte >= least)
     sign = chr(byte)
@@ -111,7 +112,7 @@ RUN_RATES = {sign: rate for signs, rate in RATES_BY_BYTES.items() for sign in si
 
 
 def count_shapes(text: str) -> tuple[float, ...]:
-    """Count shapes of `SHAPE_WEIGHTS`, mixes and lines outside runs; last, the runs' tokens."""
+    """Count byte shapes of `SHAPE_WEIGHTS` for a token estimate; last, the tokens of runs."""
     data = text.encode(errors="surrogatepass")
     shaped = data.translate(SHAPE_TABLE)
     counts, present = (
@@ -142,7 +143,7 @@ def count_shapes(text: str) -> tuple[float, ...]:
 
 
 def _find_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield each byte of `RATES_BY_BYTES` in a run of sixteen or more, and the run's length."""
+    """Yield bytes repeated sixteen times or more with the run's length, to estimate tokens."""
     spaces = int.from_bytes(data.translate(SPACE_TABLE), "little")
     equal = (_xor_neighbours(data) | spaces).to_bytes(len(data), "little")
     for found in RUN_PATTERN.finditer(equal):
@@ -151,7 +152,7 @@ def _find_runs(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _xor_neighbours(data: bytes) -> int:
-    """Return each byte xor the next, all at once: equal neighbours give zero."""
+    """Return each byte xor the next, to find runs for the token estimate: equal ones give 0."""
     number = int.from_bytes(data, "little")
     return number ^ number >> 8
 
@@ -168,7 +169,7 @@ def _weigh_text(text: str) -> int:
 
 
 def block_tokens(block: AnyBlock) -> int:
-    """Estimate the tokens of a block."""
+    """Estimate the tokens of a content block."""
     match block:
         case Text():
             return estimate_tokens(block.text)
@@ -187,13 +188,13 @@ def fact_tokens(fact: User | Assistant | Result) -> int:
 
 
 def head_tokens(epoch: Epoch) -> int:
-    """Estimate the tokens of the frozen head."""
+    """Estimate the tokens of the frozen request head."""
     tools = sum(estimate_tokens(t.name + t.description + t.schema) for t in epoch.tools)
     return estimate_tokens(epoch.system) + tools
 
 
 def context_tokens(view: View) -> int:
-    """Return the used window: the last reply's usage plus an estimate of what followed."""
+    """Return the tokens in use: the last reply's count plus an estimate of what followed."""
     if view.omitted:
         return round(view.omitted_chars / BYTES_PER_TOKEN)
     last = view.items[view.counted].fact if view.counted >= 0 else None
@@ -206,7 +207,7 @@ def context_tokens(view: View) -> int:
 def token_ratio(view: View) -> float:
     """Return the tokens that the current model counts for one estimated token.
 
-    It begins at the family's ratio and is drawn to what the last replies measured.
+    It starts at the family's ratio and moves towards what the last replies measured.
     """
     usual = family_ratio(view.epoch.model.id) if view.epoch else 1.0
     measured, estimated = usual * PRIOR_TOKENS, float(PRIOR_TOKENS)
@@ -217,12 +218,12 @@ def token_ratio(view: View) -> float:
 
 
 def family_ratio(model: str) -> float:
-    """Return the usual ratio of models with this name."""
+    """Return the usual ratio of counted to estimated tokens for models with this name."""
     return next((usual for name, usual in FAMILY_RATIOS if name.search(model)), 1.0)
 
 
 def _measure_steps(view: View) -> Iterator[tuple[int, int]]:
-    """Yield the counted and the estimated growth between the current model's last replies."""
+    """Yield the counted and estimated token growth between the model's last replies."""
     later, steps = -1, 0
     for index in range(len(view.items) - 1, -1, -1):
         item = view.items[index]
@@ -273,24 +274,24 @@ def format_tokens(tokens: int) -> str:
 
 
 def effective_window(model: ModelCard) -> int:
-    """Return the window that a conversation may fill, with room for the reply."""
+    """Return the tokens that a conversation may fill, with room for the reply."""
     return model.window - min(model.output, REPLY_RESERVE_TOKENS, model.window // 4)
 
 
 def compact_threshold(model: ModelCard) -> int:
-    """Return the size at which automatic compaction starts."""
+    """Return the token count at which auto-compaction starts."""
     if model.window >= LARGE_WINDOW_TOKENS:
         return effective_window(model) - COMPACTION_BUFFER_TOKENS
     return min(effective_window(model), stop_threshold(model)) - model.window // 32
 
 
 def warn_threshold(model: ModelCard) -> int:
-    """Return the size at which the user is warned."""
+    """Return the token count at which the user is warned."""
     return compact_threshold(model) - min(WARNING_MARGIN_TOKENS, model.window // 6)
 
 
 def stop_threshold(model: ModelCard) -> int:
-    """Return the size beyond which nothing is sent."""
+    """Return the token count beyond which nothing is sent."""
     return model.window - min(STOP_MARGIN_TOKENS, model.window // 20)
 
 
@@ -337,7 +338,7 @@ class RequestSize(msgspec.Struct, frozen=True):
 
 
 def max_request_size(model: ModelCard) -> RequestSize:
-    """Return the largest request that this model takes."""
+    """Return the largest request that this model accepts: tokens, bytes, images."""
     media = MAX_MEDIA_COUNT if model.images else 0
     return RequestSize(
         stop_threshold(model),
@@ -348,7 +349,7 @@ def max_request_size(model: ModelCard) -> RequestSize:
 
 
 def measure_request(view: View) -> RequestSize:
-    """Measure the next request."""
+    """Measure the next request in each limited size: tokens, bytes, images."""
     epoch, blocks = view.epoch, [b for item in view.items for b in item.fact.content]
     media = [block for block in blocks if isinstance(block, Media)]
     head = [epoch.system, *(t.description + t.schema for t in epoch.tools)] if epoch else []
@@ -360,7 +361,7 @@ def measure_request(view: View) -> RequestSize:
 
 
 def free_request_room(view: View) -> RequestSize:
-    """Return the room left in the next request; negative where it holds too much."""
+    """Return how many tokens, bytes and images the next request has left; may be negative."""
     assert view.epoch is not None
     return max_request_size(view.epoch.model) - measure_request(view)
 

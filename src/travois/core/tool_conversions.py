@@ -48,7 +48,7 @@ LSP_OPERATIONS: dict[str, ToolArgs] = {
 
 
 class NoEquivalentTool(Exception):
-    """No tool of ours does what the call asks for; the message names the nearest one."""
+    """No tool of ours does what the call asks for; the message names the closest one."""
 
 
 def convert_shell_command(args: ToolArgs) -> tuple[str, ToolArgs]:
@@ -73,7 +73,7 @@ def _build_patch_args(args: ToolArgs, found: re.Match[str]) -> ToolArgs:
 
 
 def extract_escalation(args: ToolArgs) -> ToolArgs:
-    """Return the request to run outside the sandbox, if the arguments contain one."""
+    """Return another agent's request to run outside the sandbox; None if there is none."""
     wished = args.get("with_escalated_permissions") is True
     wished |= args.get("sandbox_permissions") == "require_escalated"
     wished |= args.get("dangerouslyDisableSandbox") is True
@@ -81,7 +81,7 @@ def extract_escalation(args: ToolArgs) -> ToolArgs:
 
 
 def join_command_line(words: list[object]) -> str:
-    """Return the command line that a list of words stands for."""
+    """Return the command line for another agent's list of words."""
     argv = [str(word) for word in words]
     if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELL_PROGRAMS and argv[1] in ("-c", "-lc"):
         return argv[2]
@@ -89,7 +89,7 @@ def join_command_line(words: list[object]) -> str:
 
 
 def convert_powershell(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert a PowerShell call to one of `pwsh`, where that is installed."""
+    """Convert a PowerShell tool call to one of `pwsh`, where that is installed."""
     command = args.get("command")
     if not isinstance(command, str):
         return "Bash", args
@@ -98,7 +98,7 @@ def convert_powershell(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def convert_list_folder(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert a folder listing to `ls`."""
+    """Convert another agent's folder listing call to `ls`."""
     left = dict(args)
     folder = next((left.pop(n) for n in ("path", "dir_path", "directory") if n in left), ".")
     ignored = left.pop("ignore", None)
@@ -108,7 +108,7 @@ def convert_list_folder(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def convert_read_many(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert a read of many files to a search for every line in them."""
+    """Convert a call that reads many files to a search for every line in them."""
     left, patterns = dict(args), list[str]()
     for name in ("paths", "include"):
         given = left.pop(name, None)
@@ -120,7 +120,7 @@ def convert_read_many(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def convert_editor(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert an editor with subcommands: view, create, str_replace."""
+    """Convert an editor tool call with subcommands: view, create, str_replace."""
     left = dict(args)
     match left.pop("command", None):
         case "view":
@@ -134,7 +134,7 @@ def convert_editor(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def convert_find_file(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert a search for a file name to a glob."""
+    """Convert another agent's search for a file name to a Glob call."""
     left = dict(args)
     name = next((left.pop(n) for n in ("file_name", "name", "query") if n in left), None)
     return "Glob", {**left, "pattern": f"**/{name}"} if isinstance(name, str) else left
@@ -215,13 +215,13 @@ def convert_web_fetch(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def convert_spawn_agent(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert the start of an agent that takes one message."""
+    """Convert another agent's call that starts a subagent with one message."""
     said = str(args.get("message") or args.get("prompt") or "")
     return "Agent", {"description": " ".join(said.split()[:5]), **args}
 
 
 def convert_typed_input(args: ToolArgs) -> tuple[str, ToolArgs]:
-    """Convert input for a command whose session id is a number."""
+    """Convert another agent's typed input for a command whose session ID is a number."""
     left = dict(args)
     if isinstance(id := left.get("session_id"), int):
         left["session_id"] = str(id)
@@ -229,14 +229,14 @@ def convert_typed_input(args: ToolArgs) -> tuple[str, ToolArgs]:
 
 
 def list_patched_files(patch: str) -> tuple[tuple[str, str], ...]:
-    """Return each operation of a patch with its path, in order."""
+    """Return each operation of another agent's patch with its path, in order."""
     marks = r"^\*\*\* (Add|Update|Delete) File: (.+?)[ \t]*$|^\*\*\* (Move) to: (.+?)[ \t]*$"
     found = re.findall(marks, patch, re.MULTILINE)
     return tuple(((a or m).lower(), (path or to)) for a, path, m, to in found)
 
 
 def convert_line_range(args: ToolArgs, *, based: int) -> ToolArgs:
-    """Convert a line range to offset and limit; `based` is added to the first line."""
+    """Convert another agent's line range to offset and limit; `based` is added to the first."""
     left = dict(args)
     if based and isinstance(offset := left.get("offset"), int):
         left["offset"] = offset + based
@@ -258,7 +258,7 @@ def convert_line_range(args: ToolArgs, *, based: int) -> ToolArgs:
 
 
 def convert_replace_count(args: ToolArgs) -> ToolArgs:
-    """Convert an expected number of replacements to replace_all."""
+    """Convert another agent's expected number of replacements to replace_all."""
     left = dict(args)
     expected = left.pop("expected_replacements", None)
     if isinstance(expected, int) and expected > 1:
@@ -267,7 +267,7 @@ def convert_replace_count(args: ToolArgs) -> ToolArgs:
 
 
 def convert_search_flags(args: ToolArgs) -> ToolArgs:
-    """Convert case_sensitive and names_only to our search flags."""
+    """Convert another agent's case_sensitive and names_only to our search flags."""
     left = dict(args)
     for name in ("case_sensitive", "caseSensitive"):
         if isinstance(counts := left.get(name), bool):
@@ -279,5 +279,5 @@ def convert_search_flags(args: ToolArgs) -> ToolArgs:
 
 
 def _quote_argument(text: str) -> str:
-    """Quote an argument for a shell."""
+    """Quote an argument of a converted tool call for a shell."""
     return shlex.quote(text)

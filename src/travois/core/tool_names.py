@@ -47,7 +47,7 @@ class ToolAlias(msgspec.Struct, frozen=True):
 
 
 def fold_name(name: str) -> str:
-    """Return a name without case, underscores and hyphens, which agents spell differently."""
+    """Return a tool name without case, underscores and hyphens, which agents spell differently."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
@@ -370,7 +370,7 @@ class TranslatedCall(msgspec.Struct, frozen=True):
 
 
 def canonical_name(name: str) -> str:
-    """Return our name for a tool that other agents name differently; unknown names stay."""
+    """Return our tool name for another agent's; unknown names stay."""
     if "__" in name:
         return name
     alias = TOOL_ALIASES.get(fold_name(name))
@@ -391,7 +391,7 @@ def canonical_call(call: Call) -> Call:
 
 
 def decode_arguments(text: str) -> ToolArgs | None:
-    """Return the arguments of a call; none if its text is no JSON object."""
+    """Return a tool call's arguments; None if they are no JSON object."""
     try:
         found: object = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

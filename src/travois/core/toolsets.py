@@ -77,7 +77,7 @@ class Toolset(msgspec.Struct, frozen=True):
 
 
 def same_names(*names: str) -> dict[str, str]:
-    """Map each name to itself."""
+    """Map each argument name of a toolset's tool to itself."""
     return {name: name for name in names}
 
 
@@ -118,7 +118,7 @@ TODO_WORDS = (
 
 
 def _file_tools(edit: str, replace_all: str) -> dict[str, ToolPresentation]:
-    """Return the file tools that Gemini's and Qwen's agents have in common."""
+    """Return the toolset's file tools that Gemini's and Qwen's agents have in common."""
     strings = {"replace_all": replace_all} if edit == "edit" else {replace_all: "replace_all"}
     return {
         "Read": ToolPresentation(
@@ -139,7 +139,7 @@ def _file_tools(edit: str, replace_all: str) -> dict[str, ToolPresentation]:
 
 
 def _shell_tool(folder: str) -> ToolPresentation:
-    """Return the shell tool as Gemini's and Qwen's agents name it and its folder."""
+    """Return a toolset's shell tool as Gemini's and Qwen's agents name it and its folder."""
     return ToolPresentation(
         "run_shell_command",
         {
@@ -262,7 +262,7 @@ TOOLSETS: dict[str, Toolset] = {
 
 
 def toolset_for(model: str, wanted: str = AUTO_TOOLSET) -> str:
-    """Return the toolset of a model's family, or the one that a setting names instead."""
+    """Return the toolset of a model's family, or the one that a setting names."""
     if wanted in TOOLSETS:
         return wanted
     id = model.rpartition("/")[2].casefold()

@@ -1,8 +1,7 @@
 """The view: the conversation as the model sees it, derived from the log.
 
-A view grows by `add`, one entry at a time, and always equals `project_view` of the same entries.
-It is total: whatever lines a damaged log has lost, the rest projects to a history that a provider
-accepts.
+A view grows by `add`, one entry at a time, and always equals `project_view` of the same entries. It
+is total: whatever lines a damaged log has lost, the rest gives a history that a provider accepts.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LOST_START = "(The beginning of this conversation was lost when the session log 
 
 
 class OmittedSpan(Exception):
-    """A compaction begins or ends among items that a view has left out."""
+    """A compaction begins or ends among items that a view has omitted."""
 
 
 class ViewItem(msgspec.Struct, frozen=True, gc=False):
@@ -297,7 +296,7 @@ class View(msgspec.Struct):
 
 
 def _item_chars(item: ViewItem) -> int:
-    """Estimate the characters of an item."""
+    """Estimate the number of characters of an item in the view."""
     size = 50
     for block in item.fact.content:
         if isinstance(block, Text):
@@ -310,7 +309,7 @@ def _item_chars(item: ViewItem) -> int:
 
 
 def project_view(entries: Iterable[Entry]) -> View:
-    """Build the view of these entries."""
+    """Build the view of the conversation from these log entries."""
     view, told = View(), list(entries)
     alive = keep_live_entries(told)
     for entry in alive:
@@ -356,7 +355,7 @@ def find_removed_entries(entries: Iterable[Entry]) -> RemovedEntries:
 
 
 def keep_live_entries(entries: list[Entry]) -> list[Entry]:
-    """Return the entries that no later `Rewound` or `Restored` removed."""
+    """Return the log entries that no later `Rewound` or `Restored` removed."""
     gone = find_removed_entries(entries)
     if not gone.spans and not gone.compactions:
         return entries
@@ -364,7 +363,7 @@ def keep_live_entries(entries: list[Entry]) -> list[Entry]:
 
 
 def awaits_model(view: View) -> bool:
-    """Return whether the model has to reply next."""
+    """Return whether the view ends with something that the model has to answer."""
     if view.open or not view.items:
         return False
     last = view.items[-1].fact
@@ -378,7 +377,7 @@ def has_thinking(view: View, kinds: tuple[str, ...] = THINKING_KINDS) -> bool:
 
 
 def open_calls(view: View) -> tuple[Call, ...]:
-    """Return the calls of the last reply without a result, in the order asked."""
+    """Return the view's tool calls without a result, in order."""
     if not view.open:
         return ()
     reply = view.items[view.replied].fact
@@ -404,7 +403,7 @@ def _without_blocks(item: ViewItem, kinds: tuple[str, ...]) -> ViewItem:
 
 
 def _with_short_inputs(item: ViewItem, fact: Cleared) -> ViewItem:
-    """Return the same reply with a text in place of each long argument of these calls."""
+    """Return a reply for the view with a text in place of its calls' long arguments."""
     if not isinstance(item.fact, Assistant):
         return item
     blocks = tuple(
@@ -419,7 +418,7 @@ def _with_short_inputs(item: ViewItem, fact: Cleared) -> ViewItem:
 
 
 def _build_summary_item(fact: Compacted) -> ViewItem:
-    """Build the item of a summary: a note of ours, or a block of the provider's own."""
+    """Build the view's item for a compaction summary: our note, or a provider's block."""
     if fact.by == "provider":
         return ViewItem(
             fact.last, Assistant(_provider_blocks(fact) or fact.summary, stop="compaction")
@@ -429,5 +428,5 @@ def _build_summary_item(fact: Compacted) -> ViewItem:
 
 
 def _provider_blocks(fact: Compacted) -> tuple[Opaque, ...]:
-    """Return the provider's own blocks; the rest of a summary is told at the tail."""
+    """Return a summary's blocks by the provider; the view shows the rest at its end."""
     return tuple(block for block in fact.summary if isinstance(block, Opaque))
