@@ -143,7 +143,7 @@ class Listener(msgspec.Struct, frozen=True):
 def build_callback_hooks(
     listeners: Iterable[Listener],
 ) -> tuple[tuple[Hook, ...], dict[str, HookCallback]]:
-    """Turn SDK listeners into hooks, and return their callbacks by hook name."""
+    """Convert SDK listeners to hooks, and return their callbacks by hook name."""
     calls = {f"callback {number}": one for number, one in enumerate(listeners, 1)}
     hooks = tuple(
         Hook(
@@ -199,7 +199,7 @@ def parse_hooks(tree: Mapping[str, object], *, origin: str, whose: str = "") -> 
 def _parse_hook_group(
     group: HookGroup, event: str, *, origin: str, hooks: list[Hook], notices: list[str]
 ) -> None:
-    """Parse the hooks of one group into `hooks`, or say in `notices` why one is ignored."""
+    """Parse one group of hooks into `hooks`; add a notice for each that is ignored."""
     for written in group.hooks:
         try:
             hook = msgspec.convert(written, Hook)
@@ -214,7 +214,7 @@ def _parse_hook_group(
 
 
 def _find_hook_error(hook: Hook, event: str, matcher: str) -> str:
-    """Return why a hook cannot be used, or an empty string."""
+    """Return why a hook in a settings file is invalid; empty if it is valid."""
     if hook.type == "callback":
         return "only SDK programs can register callbacks"
     for field in REQUIRED_FIELDS[hook.type]:
@@ -232,7 +232,7 @@ def _find_hook_error(hook: Hook, event: str, matcher: str) -> str:
 def select_matching_hooks(
     hooks: Iterable[Hook], occasion: AnyHookEvent, use: ToolUse | None, *, whose: str = ""
 ) -> tuple[Hook, ...]:
-    """Return the hooks that match this event, each once however many files declare it."""
+    """Return the hooks that match an event, each once even if several files declare it."""
     found: dict[object, Hook] = {}
     for hook in sorted(hooks, key=lambda hook: hook.dialect):
         if hook.event != occasion.event or not matches_subject(hook, occasion.subject):
@@ -246,7 +246,7 @@ def select_matching_hooks(
 
 
 def _strip_origin(hook: Hook) -> Hook:
-    """Return the hook without the fields that do not change its effect, to find duplicates."""
+    """Return a hook without the fields that do not change its effect, to find duplicates."""
     own = hook.own and bool(hook.env)
     return msgspec.structs.replace(
         hook, matcher="", origin="", dialect="", status_message="", own=own
@@ -254,7 +254,7 @@ def _strip_origin(hook: Hook) -> Hook:
 
 
 def matches_subject(hook: Hook, subject: str) -> bool:
-    """Return whether the hook's matcher, a list of names or a regular expression, matches."""
+    """Return whether a hook's matcher, a list of names or a regex, matches the event's subject."""
     matcher = hook.matcher
     if matcher in ("", "*") or not subject:
         return True
@@ -279,7 +279,7 @@ def matches_subject(hook: Hook, subject: str) -> bool:
 
 
 def gemini_tool_name(subject: str) -> str:
-    """Return Gemini CLI's name of a tool; other names stay as they are."""
+    """Return Gemini CLI's name of a tool for its hooks; other names stay."""
     return GEMINI_TOOL_NAMES.get(subject, subject)
 
 
@@ -289,7 +289,7 @@ def _compile_matcher(matcher: str) -> re.Pattern[str]:
 
 
 def _condition_matches(condition: str, use: ToolUse | None) -> bool:
-    """Return whether a call matches the hook's `if` rule; an unreadable rule matches."""
+    """Return whether a tool call matches a hook's `if` rule; an invalid rule matches."""
     if use is None:
         return False
     try:

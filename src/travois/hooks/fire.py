@@ -1,4 +1,4 @@
-"""The points of a session at which hooks run.
+"""Firing hooks at the points of a session where they run.
 
 An agent without hooks pays for none of this: every point returns before it builds anything.
 """
@@ -63,7 +63,7 @@ MAX_STOP_BLOCKS = 8
 async def fire_hooks(
     agent: Agent, occasion: events.AnyHookEvent, *, call: str = "", use: ToolUse | None = None
 ) -> HookDecision:
-    """Run the hooks for an event; text for the model waits in the inbox of the turn."""
+    """Fire the hooks for an event; text for the model waits in the turn's inbox."""
     if agent.hooks.active is None:
         return NO_DECISION
     around = _build_hook_context(agent, call, use)
@@ -112,7 +112,7 @@ def _build_hook_context(agent: Agent, call: str, use: ToolUse | None) -> HookCon
 
 
 def add_hooks(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
-    """Add hooks, as settings write them, until the session ends: those of a skill or a subagent."""
+    """Add a skill's or subagent's hooks, as settings write them, until the session ends."""
     if not tree or agent.hooks.make is None:
         return
     parsed = parse_hooks(tree, origin=origin, whose=whose)
@@ -123,7 +123,7 @@ def add_hooks(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: s
 
 
 def shorten_hook_text(agent: Agent, text: str) -> str:
-    """Shorten hook text to the limit for the model; the full text goes to a file."""
+    """Shorten a hook's text to the limit for the model; the full text goes to a file."""
     if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
     last = agent.session.last
@@ -135,18 +135,18 @@ def shorten_hook_text(agent: Agent, text: str) -> str:
 
 
 def _save_exports(agent: Agent, exports: dict[str, str]) -> None:
-    """Record variables that hooks set for later commands."""
+    """Save environment variables that hooks export for later commands."""
     held = parse_exported_variables(agent.session.state.get("env", ""))
     agent.session.append(Changed("env", msgspec.json.encode(held | exports).decode()))
 
 
 def parse_exported_variables(text: str) -> dict[str, str]:
-    """Return the variables that hooks have set for commands, from the session state."""
+    """Return the environment variables that hooks exported, from the session state."""
     return msgspec.json.decode(text, type=dict[str, str]) if text else {}
 
 
 def decode_call_args(call: Call) -> object:
-    """Decode a call's arguments; return them as text if they are not valid JSON."""
+    """Decode a tool call's arguments for hooks; return text if they are not valid JSON."""
     try:
         return msgspec.json.decode(call.args or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -157,7 +157,7 @@ def decode_call_args(call: Call) -> object:
 
 
 async def on_user_prompt(agent: Agent, said: User) -> str:
-    """Run the UserPromptSubmit hooks; return why one blocks the prompt, or an empty string."""
+    """Fire the UserPromptSubmit hooks; return why one blocks the prompt, else empty."""
     if agent.hooks.active is not None and said.origin == "human":
         title = agent.session.state.get("name", "")
         heard = await fire_hooks(agent, events.UserPromptSubmit(extract_text(said.content), title))
@@ -168,7 +168,7 @@ async def on_user_prompt(agent: Agent, said: User) -> str:
 
 
 async def on_stop(agent: Agent) -> bool:
-    """Run the Stop hooks; return whether one makes the model continue."""
+    """Fire the Stop hooks; return whether one makes the model continue."""
     if agent.hooks.active is None or agent.session.view.replied < 0:
         return False
     heard = await fire_hooks(agent, _build_stop_event(agent))
@@ -193,7 +193,7 @@ def _build_stop_event(agent: Agent) -> events.Stop | events.SubagentStop:
 
 
 def _list_background_tasks(agent: Agent) -> Iterator[events.BackgroundTask]:
-    """Yield the commands and subagents that run in the background."""
+    """Yield the background commands and subagents, for Stop hooks."""
     for id, job in agent.world.processes.jobs().items():
         if job.status is None:
             yield events.BackgroundTask(id, "shell", job.label)
@@ -202,20 +202,20 @@ def _list_background_tasks(agent: Agent) -> Iterator[events.BackgroundTask]:
 
 
 async def on_idle(agent: Agent, *, after: float = IDLE_REMINDER_SECONDS) -> None:
-    """Notify hooks once the session has waited this many seconds for input."""
+    """Fire the idle Notification hooks after this many seconds without input."""
     if agent.hooks.active is not None and agent.turn.began:
         await anyio.sleep(after)
         await notify_hooks(agent, "idle_prompt", "Travois is waiting for your input")
 
 
 async def notify_hooks(agent: Agent, kind: str, message: str) -> None:
-    """Run the Notification hooks."""
+    """Fire the Notification hooks."""
     if agent.hooks.active is not None:
         await fire_hooks(agent, events.Notification(message, kind, "Travois"))
 
 
 async def on_stop_failure(agent: Agent, why: str) -> None:
-    """Run the StopFailure hooks after a turn that ended with an API error."""
+    """Fire the StopFailure hooks after a turn that ended with an API error."""
     last = agent.session.last
     if agent.hooks.active is None or last is None:
         return
@@ -227,14 +227,14 @@ async def on_stop_failure(agent: Agent, why: str) -> None:
 
 
 def _get_last_reply(agent: Agent) -> str:
-    """Return the text of the model's last reply."""
+    """Return the text of the model's last reply, for Stop hooks."""
     view = agent.session.view
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return extract_text(reply.content) if isinstance(reply, Assistant) else ""
 
 
 async def on_prompt_expansion(agent: Agent, occasion: events.UserPromptExpansion) -> str:
-    """Run the UserPromptExpansion hooks; return why one blocks the command, or ""."""
+    """Fire the UserPromptExpansion hooks; return why one blocks the command, else empty."""
     heard = await fire_hooks(agent, occasion)
     return heard.block or heard.stop
 
@@ -243,7 +243,7 @@ async def on_prompt_expansion(agent: Agent, occasion: events.UserPromptExpansion
 
 
 async def on_pre_tool_use(agent: Agent, call: Call, use: ToolUse) -> HookDecision:
-    """Run the PreToolUse hooks for a call that neither rules nor the mode deny."""
+    """Fire the PreToolUse hooks for a call that neither rules nor the mode deny."""
     heard = NO_DECISION
     for given in _split_hook_inputs(call):
         occasion = events.PreToolUse(call.name, given, call.id)
@@ -256,7 +256,7 @@ async def on_pre_tool_use(agent: Agent, call: Call, use: ToolUse) -> HookDecisio
 
 
 def _split_hook_inputs(call: Call) -> list[object]:
-    """Return a call's arguments as hooks see them: a patch once for each file that it changes."""
+    """Return a call's arguments as PreToolUse hooks see them: a patch once per file."""
     given = decode_call_args(call)
     patch = as_object(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
@@ -268,13 +268,13 @@ def _split_hook_inputs(call: Call) -> list[object]:
 
 
 async def on_permission_denied(agent: Agent, call: Call, use: ToolUse, *, why: str) -> bool:
-    """Run the PermissionDenied hooks; return whether one lets the model retry."""
+    """Fire the PermissionDenied hooks; return whether one lets the model retry."""
     occasion = events.PermissionDenied(call.name, decode_call_args(call), call.id, why)
     return (await fire_hooks(agent, occasion, call=call.id, use=use)).retry
 
 
 def apply_permission_updates(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
-    """Apply permission updates from a hook's output, and record each."""
+    """Apply and log the permission updates in a hook's output."""
     for raw in updates:
         try:
             wanted = msgspec.json.decode(raw, type=PermissionUpdate)
@@ -294,7 +294,7 @@ def apply_permission_updates(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> 
 async def on_post_tool_use(
     agent: Agent, call: Call, outcome: ToolOutcome, *, use: ToolUse, seconds: float
 ) -> ToolOutcome:
-    """Run the hooks after a tool call; return the outcome that the model sees."""
+    """Fire the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)
     for given in _split_hook_inputs(call):
         heard = await fire_hooks(
@@ -324,7 +324,7 @@ def _build_result_event(
 
 
 def build_tool_response(outcome: ToolOutcome) -> object:
-    """Return a result as hooks see it; that of a command includes its output."""
+    """Build a tool result as PostToolUse hooks see it, with a command's output."""
     text = extract_text(outcome.content)
     found: object = msgspec.json.decode(outcome.detail) if outcome.detail else text
     return (
@@ -337,7 +337,7 @@ def build_tool_response(outcome: ToolOutcome) -> object:
 def _replace_output(
     agent: Agent, call: Call, outcome: ToolOutcome, heard: HookDecision
 ) -> ToolOutcome:
-    """Replace a result with the output of a hook; the original is kept as a blob."""
+    """Replace a tool result by a PostToolUse hook's output; the original is kept as a blob."""
     blob = agent.world.blobs.put(msgspec.json.encode(outcome))
     kept = {"call": call.id, "blob": blob}
     agent.session.append(Noted("hook changed output", msgspec.json.encode(kept).decode()))
@@ -347,7 +347,7 @@ def _replace_output(
 
 
 async def on_tool_batch(agent: Agent) -> None:
-    """Run the PostToolBatch hooks; a block ends the turn."""
+    """Fire the PostToolBatch hooks; return whether a block ends the turn."""
     view = agent.session.view
     reply, *rest = (item.fact for item in view.items[view.replied :])
     assert isinstance(reply, Assistant)

@@ -1,4 +1,4 @@
-"""Hooks that are not commands: a prompt to a model, a read-only agent, a tool of an MCP server."""
+"""Hooks that are not commands: a prompt to a model, a read-only agent, or an MCP tool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ModelVerdict(msgspec.Struct, frozen=True):
 
 
 async def run_model_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
-    """Run a prompt, agent or MCP tool hook; every error becomes the reason why it failed."""
+    """Run a prompt, agent or MCP tool hook; any error becomes its failure reason."""
     try:
         if hook.type == "mcp_tool":
             return await _call_mcp_tool(agent, hook, event)
@@ -58,7 +58,7 @@ async def run_model_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
 
 
 def _fill_hook_prompt(prompt: str, event: str) -> str:
-    """Insert the event into the prompt, or append it."""
+    """Insert the event into a model hook's prompt, or append it."""
     return (
         prompt.replace(EVENT_PLACEHOLDER, event)
         if EVENT_PLACEHOLDER in prompt
@@ -86,7 +86,7 @@ def _parse_model_verdict(hook: Hook, text: str) -> HookResult:
 
 
 async def _ask_model(agent: Agent, hook: Hook, asked: str) -> str:
-    """Ask the model that the hook names, else a small model, else the session's model."""
+    """Ask the model that a prompt hook names, else a small model, else the session's model."""
     other = (
         agent.models.named(hook.model)
         if hook.model and agent.models.named is not None
@@ -105,7 +105,7 @@ async def _ask_model(agent: Agent, hook: Hook, asked: str) -> str:
 
 
 async def _run_agent(agent: Agent, hook: Hook, asked: str) -> str:
-    """Ask a read-only agent."""
+    """Run a read-only agent for an agent hook, and return its verdict."""
     if agent.team.children is None:
         raise ToolError("subagents are not available here")
     if current_model(agent).is_frail and not hook.model:
@@ -120,7 +120,7 @@ async def _run_agent(agent: Agent, hook: Hook, asked: str) -> str:
 
 
 async def _call_mcp_tool(agent: Agent, hook: Hook, event: bytes) -> HookResult:
-    """Call an MCP tool, and return its result as a hook's output."""
+    """Call the MCP tool of a hook, and return its result as the hook's output."""
     name = (
         f"mcp__{UNSAFE_NAME_CHARS.sub('_', hook.server)}__{UNSAFE_NAME_CHARS.sub('_', hook.tool)}"
     )
@@ -133,7 +133,7 @@ async def _call_mcp_tool(agent: Agent, hook: Hook, event: bytes) -> HookResult:
 
 
 def _fill_tool_args(hook: Hook, event: bytes) -> str:
-    """Fill `${path.of.field}` references in the hook's input with fields of the event."""
+    """Fill `${path.of.field}` references in an MCP tool hook's input with event fields."""
     happened = as_object(msgspec.json.decode(event))
 
     def look_up_path(found: re.Match[str]) -> str:

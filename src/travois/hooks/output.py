@@ -1,4 +1,4 @@
-"""The payload of hooks, the meaning of their output, and the merging of several outputs."""
+"""Hook payloads and output: building the JSON, interpreting the output, merging decisions."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def interpret_hook_result(hook: Hook, said: HookResult) -> tuple[HookDecision, s
 
 
 def describe_hook(hook: Hook) -> str:
-    """Describe a hook for people, by its event and command."""
+    """Describe a hook to the user by its event and command."""
     return f"the {hook.event} hook {_take_first_line(hook.name)!r}"
 
 
@@ -247,7 +247,7 @@ def _take_first_line(text: str) -> str:
 
 
 def _parse_hook_output(text: str) -> HookOutput | str:
-    """Parse JSON output; return the error as text, or an empty string for plain text."""
+    """Parse a hook's JSON output; return the error as text, empty for plain text."""
     if not text.lstrip().startswith("{"):
         return ""
     try:
@@ -257,7 +257,7 @@ def _parse_hook_output(text: str) -> HookOutput | str:
 
 
 def _decide_failure(hook: Hook, why: str) -> HookDecision:
-    """Decide for a hook that failed: it blocks only if its settings say so."""
+    """Return the decision of a hook that failed: it blocks only if its settings say so."""
     message = (
         f"{describe_hook(hook)} {why}"
         if why.startswith("could")
@@ -268,7 +268,7 @@ def _decide_failure(hook: Hook, why: str) -> HookDecision:
 
 
 def _decide_exit_2(hook: Hook, why: str) -> tuple[HookDecision, str]:
-    """Decide for a hook that exited with status 2."""
+    """Return the decision of a hook that exited with status 2."""
     if hook.event in BLOCKING_EVENTS and hook.event != "PermissionRequest":
         return HookDecision(block=why), f"blocked: {_take_first_line(why)}"
     return HookDecision(
@@ -277,7 +277,7 @@ def _decide_exit_2(hook: Hook, why: str) -> tuple[HookDecision, str]:
 
 
 def _decide_output(hook: Hook, output: HookOutput, *, status: int) -> tuple[HookDecision, str]:
-    """Decide for a hook that printed JSON, by the fields that its event honours."""
+    """Return the decision of a hook that printed JSON, by the fields its event supports."""
     own, gate = output.specific, hook.event in BLOCKING_EVENTS
     block = _get_block_reason(hook, output) if gate else ""
     updated = own.decision.updated_input if own.decision else own.updated_input
@@ -307,7 +307,7 @@ def _decide_output(hook: Hook, output: HookOutput, *, status: int) -> tuple[Hook
 
 
 def _get_block_reason(hook: Hook, output: HookOutput) -> str:
-    """Return why the output blocks the event, or an empty string."""
+    """Return why a hook's output blocks the event, else empty."""
     own = output.specific
     if hook.event == "PermissionRequest":
         refused = own.decision is not None and own.decision.behavior == "deny"
@@ -320,7 +320,7 @@ def _get_block_reason(hook: Hook, output: HookOutput) -> str:
 def _get_permission_decision(
     hook: Hook, output: HookOutput
 ) -> Literal["", "allow", "ask", "defer"]:
-    """Return the permission decision of the output, other than a denial."""
+    """Return a hook output's permission decision, unless it is a denial."""
     own = output.specific
     if hook.event == "PermissionRequest":
         return "allow" if own.decision else ""
@@ -332,7 +332,7 @@ def _get_permission_decision(
 
 
 def _get_stop_reason(output: HookOutput) -> str:
-    """Return why the output ends the turn, or an empty string."""
+    """Return why a hook's output ends the turn, else empty."""
     decision = output.specific.decision
     if decision is not None and decision.behavior == "deny" and decision.interrupt:
         return decision.message or "a hook stopped the turn"
@@ -344,7 +344,7 @@ def _decode_raw(raw: msgspec.Raw) -> str:
 
 
 def _describe_outcome(heard: HookDecision, status: int) -> str:
-    """Describe a decision in a few words for the log."""
+    """Describe a hook's decision in a few words for the log."""
     done = [f"blocked: {_take_first_line(heard.block)}"] if heard.block else []
     done += [f"stopped: {_take_first_line(heard.stop)}"] if heard.stop else []
     done += [f"decided: {heard.decision}"] if heard.decision else []
@@ -357,7 +357,7 @@ DECISION_ORDER: tuple[Literal["defer", "ask", "allow"], ...] = ("defer", "ask", 
 
 
 def merge_decisions(all_heard: Iterable[HookDecision]) -> HookDecision:
-    """Merge decisions: any block wins, then defer, ask, allow; among equals the first."""
+    """Merge hook decisions: any block wins, then defer, ask, allow; among equals the first."""
     heard = tuple(all_heard)
     if len(heard) < 2:
         return heard[0] if heard else NO_DECISION

@@ -1,4 +1,4 @@
-"""The runner of hooks: shell commands, HTTP requests and SDK callbacks."""
+"""Running hooks: shell commands, HTTP requests and SDK callbacks."""
 
 from __future__ import annotations
 

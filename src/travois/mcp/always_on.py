@@ -1,8 +1,8 @@
 """MCP servers whose tools are always loaded, with cached definitions for a fast start.
 
 A head is fixed before a server has started. So it has the definitions of the last session; if they
-are no longer true, that is told as any change of a tool is. For tools that only want to stand there
-themselves nobody waits: they do so from the second session on.
+no longer hold, the model is told as of any change of a tool. Nobody waits for tools that only ask
+to be always loaded themselves: they are, from the second session on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FIRST_START_SECONDS = 10.0
 async def load_always_on_tools(
     links: Sequence[McpConnection], around: McpHost, *, room: int
 ) -> tuple[str, ...]:
-    """Load the tools that belong in the head, and return notices for the user.
+    """Load the MCP tools that belong in the request head, and return notices for the user.
 
-    `room` is how many tokens all tools may take, if some are to stand there only where they fit.
+    `room` is how many tokens all tools may take, if some are to be loaded only where they fit.
     """
     notices: list[str] = []
 

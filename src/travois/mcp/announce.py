@@ -1,11 +1,11 @@
 """MCP tools announced to the model: kept out of the head, found by ToolSearch.
 
 What a server says of its tools is pinned when the model is first told of them. A tool whose
-definition changes later is another tool: that is said, and a person is asked before it runs.
+definition changes later is another tool: that is announced, and a person is asked before it runs.
 
-Model sees: a note on the servers with what they lend, as far as there is room; later what changed.
+Model sees: a note on the servers and their tools, as far as there is room; later what changed.
 Tokens: at most 1,700 for all servers together, and what five definitions take for one search.
-Cache: never moves the prefix; the head has the same few tools however many are lent.
+Cache: never moves the prefix; the head has the same few tools however many there are.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AnnouncedServer(msgspec.Struct, frozen=True):
 def announce_servers(
     states: Mapping[str, str], tools: Sequence[McpToolSpec], told: Mapping[str, AnnouncedServer]
 ) -> tuple[str, dict[str, AnnouncedServer]]:
-    """Announce what changed since the last note, and return the new state; both may be empty."""
+    """Announce what changed on MCP servers; return the note and new state, either may be empty."""
     after: dict[str, AnnouncedServer] = {}
     lines: list[str] = []
     fresh: list[McpToolSpec] = []
@@ -103,7 +103,7 @@ def announce_servers(
 def _merge_announced(
     was: AnnouncedServer, state: str, own: Sequence[McpToolSpec]
 ) -> AnnouncedServer:
-    """Return the announced state of a server after this note; a restart is not announced."""
+    """Return an MCP server's announced state after a note; a restart is not announced."""
     pinned = {tool.name: was.tools.get(tool.name, tool.digest) for tool in own}
     changed = tuple(sorted(tool.digest for tool in own if tool.digest != pinned[tool.name]))
     state = was.state if was.state and state == STARTING_STATE else state
@@ -113,9 +113,9 @@ def _merge_announced(
 
 
 def _fit_tool_list(lines: Sequence[str], tools: Sequence[McpToolSpec]) -> str:
-    """Fit the tool list into the announcement: with arguments, names only, or some names.
+    """Fit the MCP tool list into the announcement: with arguments, names only, or some names.
 
-    What they are for is told by a search only: that is text of the servers, at any length.
+    Descriptions are shown only by a search: they are text of the servers, of any length.
     """
     head = "\n".join(line[:MAX_LINE_CHARS] for line in lines)[: MAX_ANNOUNCEMENT_CHARS // 2]
     names = sorted(tool.name for tool in tools)
@@ -138,7 +138,7 @@ def _shorten_field(field: str) -> str:
 
 
 def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list[McpToolSpec]:
-    """Find the tools that match a query, best first; `select:a,b` names them exactly."""
+    """Find the MCP tools that match a query, best first; `select:a,b` names them exactly."""
     known = list(tools)
     if query.startswith("select:"):
         wanted = [name.strip() for name in query.removeprefix("select:").split(",")]

@@ -1,7 +1,7 @@
 """MCP server configuration, ours and of other agents, and which servers may start.
 
-A server is a program, or an address that our words go to. The user's own files may name any; one
-that comes with a workspace counts once the user has agreed to exactly what is written there.
+A server is a program, or a URL that our messages go to. The user's own files may name any; one that
+comes with a workspace counts once the user has approved exactly what is written there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class McpServerEntry(msgspec.Struct, frozen=True):
 def build_server_config(
     entry: McpServerEntry, where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
 ) -> tools.McpServerConfig:
-    """Build a server's configuration from an entry in any agent's format; raises ValueError."""
+    """Build an MCP server's configuration from an entry of any agent; raises ValueError."""
     tree = entry.tree
 
     place = {"CLAUDE_PROJECT_DIR": where.root, "workspaceFolder": where.root}
@@ -120,19 +120,19 @@ def build_server_config(
 
 
 def _sandbox_choice(tree: Json, level: SettingsLevel) -> bool | None:
-    """Return the entry's sandbox choice; a workspace's entry cannot turn the sandbox off."""
+    """Return an MCP entry's sandbox choice; a workspace's entry cannot turn the sandbox off."""
     said = tree.get("sandbox")
     return said if isinstance(said, bool) and (said or level != "project") else None
 
 
 def _standing_from_environ(environ: Mapping[str, str]) -> ToolLoading:
-    """Read from ENABLE_TOOL_SEARCH which tools are always loaded."""
+    """Read from ENABLE_TOOL_SEARCH which MCP tools are always loaded."""
     known: dict[str, ToolLoading] = {"false": "all", "auto": "fitting"}
     return known.get(environ.get(TOOL_SEARCH_VARIABLE, "").partition(":")[0], "some")
 
 
 def always_on_tool_share(environ: Mapping[str, str]) -> float:
-    """Return the share of the window that tools loaded "if they fit" may take."""
+    """Return the share of the window for MCP tools that are loaded "if they fit"."""
     percent = environ.get(TOOL_SEARCH_VARIABLE, "").partition(":")[2]
     return min(100, int(percent)) / 100 if percent.isdecimal() else DEFAULT_TOOL_SHARE
 
@@ -146,7 +146,7 @@ def _command_line(tree: Json) -> tuple[object, ...]:
 
 
 def _transport_kind(tree: Json, origin: str) -> Literal["http", "sse"]:
-    """Return the transport of an address; Gemini and its kin mean SSE by a plain `url`."""
+    """Return the transport of an MCP server's URL; for Gemini and its kin a plain `url` is SSE."""
     events = _is_gemini_file(origin) and "httpUrl" not in tree and "type" not in tree
     old = tree.get("type") == "sse" or events
     return "sse" if old else "http"
@@ -169,7 +169,7 @@ def _read_headers(
 
 
 def _read_oauth_client(tree: Json, text: VariableExpander) -> Iterator[tuple[str, str]]:
-    """Yield our OAuth client credentials for a server, if an entry has them."""
+    """Yield the OAuth client credentials in an MCP server's entry, if any."""
     oauth = tree.get("oauth")
     if not is_settings_tree(oauth) or not oauth.get("clientId"):
         return
@@ -205,7 +205,7 @@ def _read_seconds(tree: Json, key: str, default: float) -> float:
 
 
 def _read_timeouts(tree: Json, environ: Mapping[str, str]) -> tuple[float, float]:
-    """Return the seconds for a start and a call; `timeout` means the start in opencode only."""
+    """Return an MCP server's start and call timeouts; for opencode `timeout` means the start."""
     said, starts = tree.get("timeout"), tree.get("type") in ("local", "remote")
     start = said if starts else environ.get("MCP_TIMEOUT")
     limit = environ.get("MCP_TOOL_TIMEOUT") if starts or said is None else said
@@ -218,7 +218,7 @@ def _parse_milliseconds(said: object, default: float) -> float:
 
 
 def _list_preapproved_tools(tree: Json) -> Iterator[str]:
-    """Return the tools that Gemini trusts and Codex approves."""
+    """Return an MCP server's tools that Gemini trusts and Codex approves."""
     if tree.get("trust") is True or tree.get("default_tools_approval_mode") == "approve":
         yield "*"
     for name, said in _read_tables(tree, "tools"):
@@ -229,7 +229,7 @@ def _list_preapproved_tools(tree: Json) -> Iterator[str]:
 def _expand_variables(
     text: str, environ: Mapping[str, str], entry: McpServerEntry, notices: list[str]
 ) -> str:
-    """Expand the variables in a text; an unset one stays as it is, with a notice."""
+    """Expand variables in MCP configuration text; an unset one stays, with a notice."""
 
     def expand_match(found: re.Match[str]) -> str:
         if found[4]:
@@ -243,7 +243,7 @@ def _expand_variables(
 
 
 def _read_referenced_file(name: str, entry: McpServerEntry, notices: list[str]) -> str:
-    """Return the text of a file that a variable refers to; empty, with a notice, on failure."""
+    """Return the text of a file that MCP configuration refers to; empty, with a notice, if none."""
     try:
         if entry.level == "project":
             raise OSError("only your own configuration files may refer to files")
@@ -300,7 +300,7 @@ class McpServerPolicy(msgspec.Struct, frozen=True):
 
 
 def build_mcp_policy(settings: Settings) -> McpServerPolicy:
-    """Build the policy that these settings describe."""
+    """Build the MCP server policy from the settings."""
     return McpServerPolicy(
         settings.allowed_mcp_servers,
         settings.denied_mcp_servers,
@@ -371,7 +371,7 @@ def find_mcp_servers(
     admission: McpServerPolicy = NO_POLICY,
     etc: Path = ETC_FOLDER,
 ) -> McpServerDiscovery:
-    """Find all servers by name, each taken whole from the strongest source."""
+    """Find all configured MCP servers by name, each taken whole from the strongest source."""
     notices: list[str] = []
     entries = list(_flag_entries(given, notices))
     if only == "all":
@@ -408,7 +408,7 @@ def find_mcp_servers(
 def describe_workspace_servers(
     where: SettingsPlaces, environ: Mapping[str, str], *, admission: McpServerPolicy = NO_POLICY
 ) -> tuple[str, ...]:
-    """Describe the servers a workspace wants to start, with digests of its own programs."""
+    """Describe the MCP servers that a workspace wants to start, with program digests."""
     placed = _read_config_files(where, environ, [])
     return _describe_project_entries(
         (one for one in placed if not admission.is_settled(one.name, one.origin)), where
@@ -416,7 +416,7 @@ def describe_workspace_servers(
 
 
 def describe_plugin_servers(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> tuple[str, ...]:
-    """Describe the servers that plugins of a workspace want to start."""
+    """Describe the MCP servers that a workspace's plugins want to start."""
     return _describe_project_entries(list_plugin_servers(plugins, where), where)
 
 
@@ -430,7 +430,7 @@ def _describe_project_entries(
 def list_plugin_servers(
     plugins: tuple[Plugin, ...], where: SettingsPlaces
 ) -> Iterator[McpServerEntry]:
-    """List the servers of plugins, each under the name of its plugin."""
+    """List the MCP servers of plugins, each under its plugin's name."""
     for plugin in plugins:
         level: SettingsLevel = "project" if is_inside(plugin.folder, where.root) else "user"
         for path, servers in plugin.servers:
@@ -449,7 +449,7 @@ def _describe_entry(entry: McpServerEntry, where: SettingsPlaces) -> str:
 def _read_config_files(
     where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
 ) -> list[McpServerEntry]:
-    """Read the entries of all configuration files, strongest first: local, project, user."""
+    """Read MCP server entries of all configuration files: local, project, then user."""
     person = Path(environ.get("HOME") or "/nonexistent")
     folder = (CLAUDE.find_home(environ) if environ.get(CLAUDE.variable) else None) or person
     theirs = _read_config_file(folder / ".claude.json", notices)
@@ -471,7 +471,7 @@ def _read_config_files(
 
 
 def user_mcp_file(home: TravoisHome) -> Path:
-    """Return our file of the user's servers."""
+    """Return the path of our file with the user's MCP servers."""
     return home.path / "mcp.json"
 
 

@@ -89,7 +89,7 @@ class MessageTooLarge(Exception):
 async def open_stdio_streams(
     start: Callable[[], StdioConnection], *, ended: anyio.Event
 ) -> AsyncGenerator[TransportStreams]:
-    """Open a program's streams for the MCP SDK; `ended` is set when its output ends."""
+    """Open a stdio MCP server's streams for the SDK; `ended` is set when its output ends."""
     bring, read = anyio.create_memory_object_stream[shared_message.SessionMessage | Exception](0)
     write, take = anyio.create_memory_object_stream[shared_message.SessionMessage](0)
     talk = start()
@@ -111,7 +111,7 @@ async def _forward_messages(
     bring: MemoryObjectSendStream[SessionMessage | Exception],
     ended: anyio.Event,
 ) -> None:
-    """Pass messages on; anything else is noise and ignored."""
+    """Forward an MCP server's valid messages; ignore anything else as noise."""
     try:
         async with aclosing(_read_messages(talk)) as messages:
             async for message in messages:
@@ -149,7 +149,7 @@ async def _read_messages(talk: StdioConnection) -> AsyncGenerator[SessionMessage
 
 
 def _refuse_many_values(line: bytes) -> None:
-    """Raise `MessageTooLarge` if a message would take far more memory than its text does."""
+    """Raise `MessageTooLarge` if an MCP message would need far more memory than its text."""
     if _count_values(line, 0, len(line)) <= MAX_MESSAGE_VALUES:
         return
     count = at = 0
@@ -218,7 +218,7 @@ LOGIN_COMMAND = "travois mcp login"
 
 
 class McpLifecycle(ABC):
-    """The lifecycle of a server: start, restart with pauses, give up, try again on demand."""
+    """The lifecycle of an MCP server: start, restart with delays, give up, retry on demand."""
 
     def __init__(self, server: McpServerConfig, tokens: TokenStore, *, mode: str) -> None:
         self.server = server
@@ -332,7 +332,7 @@ class McpLifecycle(ABC):
 
 
 def _is_retry_useless(why: str) -> bool:
-    """Return whether a retry is useless: the program is missing, or a person must act."""
+    """Return whether restarting an MCP server is useless: no program, or a person must act."""
     return LOGIN_COMMAND in why or "no such program" in why
 
 
@@ -369,14 +369,14 @@ class McpHost(msgspec.Struct, frozen=True):
 
 
 class RunningCall(msgspec.Struct):
-    """A tool call in progress."""
+    """An MCP tool call in progress."""
 
     env: Env
     scope: anyio.CancelScope
 
 
 class NotDelivered(ToolError):
-    """A call that never reached its server, so it may be repeated."""
+    """An MCP tool call that never reached its server, so it may be repeated."""
 
 
 class McpConnection(McpLifecycle):
@@ -604,7 +604,7 @@ class McpConnection(McpLifecycle):
         )
 
     async def _on_elicitation(self, context: object, params: Any) -> Any:
-        """Put a server's question to the person for whose call it works."""
+        """Pass a server's question to the user whose call it is working on."""
         if not self._calls:
             return mcp_types.ElicitResult(action="cancel")
         running = self._calls[-1]
@@ -662,12 +662,12 @@ class McpConnection(McpLifecycle):
 def create_connections(
     servers: tuple[McpServerConfig, ...], around: McpHost
 ) -> tuple[McpConnection, ...]:
-    """Create a connection for each server; nothing is started yet."""
+    """Create a connection for each MCP server; none is started yet."""
     return tuple(McpConnection(server, around) for server in servers)
 
 
 def cache_offers(server: McpServerConfig, folder: Path, offers: tuple[McpToolOffer, ...]) -> None:
-    """Cache a server's tool list, if any of it may be always loaded."""
+    """Cache an MCP server's tool list, if any of its tools may be always loaded."""
     path = _cache_path(server, folder)
     if server.standing == "some" and not any(offer.is_always_loaded for offer in offers):
         path.unlink(missing_ok=True)
@@ -678,7 +678,7 @@ def cache_offers(server: McpServerConfig, folder: Path, offers: tuple[McpToolOff
 
 
 def read_cached_offers(server: McpServerConfig, folder: Path) -> tuple[McpToolOffer, ...]:
-    """Read the server's last tool list; empty if there is none."""
+    """Read an MCP server's last tool list from the cache; empty if there is none."""
     try:
         return msgspec.json.decode(
             _cache_path(server, folder).read_bytes(), type=tuple[McpToolOffer, ...]

@@ -53,9 +53,9 @@ async def connect_remote(
     forgotten: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[TransportStreams]:
-    """Return the way to a server by HTTP.
+    """Connect to a remote MCP server by HTTP.
 
-    `forgotten` is called when it knows nothing of us any more, `ended` when its line is cut.
+    `forgotten` is called when the server no longer knows our session, `ended` when its stream ends.
     """
     told = {**server.headers, **(headers or {})}
 
@@ -96,7 +96,7 @@ async def connect_remote(
 async def _watch_stream_end(
     read: ReadStream[SessionMessage | Exception], ended: Callable[[], None]
 ) -> AsyncGenerator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """Pass messages on, and report the end of the stream, which the SDK does not."""
+    """Forward a remote MCP server's messages, and report the end of its stream."""
     bring, heard = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
 
     async def pass_on() -> None:
@@ -112,7 +112,7 @@ async def _watch_stream_end(
 
 
 async def run_headers_helper(server: McpServerConfig, processes: Processes) -> dict[str, str]:
-    """Return the headers that a command of the user's prints; raises OSError if it prints none."""
+    """Run the user's command that prints HTTP headers for an MCP server; raises OSError if none."""
     known = {"MCP_SERVER_NAME": server.name, "MCP_SERVER_URL": server.url}
     env = known | {f"CLAUDE_CODE_{name}": value for name, value in known.items()}
     command = Command(("/bin/sh", "-c", server.helper), server.cwd, env, stderr="apart")
@@ -137,7 +137,7 @@ ELICITATION_WARNING = "This question comes from an MCP server: do not enter keys
 
 
 async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
-    """Answer a server's question by a hook, else by the person; hooks may change it."""
+    """Answer an MCP server's question by a hook, else by the user; hooks may change it."""
     schema, url, id = None, "", ""
     if params.mode == "url":
         url, id = params.url, params.elicitation_id or ""
@@ -161,7 +161,7 @@ def _answer_from_hooks(heard: HookDecision) -> mcp_types.ElicitResult | None:
 
 
 async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> mcp_types.ElicitResult:
-    """Put an elicitation to the user; if nobody answers, it counts as cancelled."""
+    """Show an MCP elicitation to the user; without an answer it counts as cancelled."""
     fields = (
         {}
         if params.mode == "url"
@@ -193,7 +193,7 @@ async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> mcp
 
 
 def _field_choice(head: str, name: str, shape: dict[str, object]) -> Choice:
-    """Build the choice for one field of a form, with the answers its schema lists."""
+    """Build the choice for one field of an elicitation, with the answers its schema lists."""
     label = _clean_question_text(as_string(shape.get("title")) or name)
     about = _clean_question_text(as_string(shape.get("description")))
     named = [str(one) for one in as_list(shape.get("enum"))]

@@ -1,4 +1,4 @@
-"""OAuth login in a browser, with a callback on this machine."""
+"""OAuth login to an MCP server in a browser, with a callback on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 async def log_in_to_server(
     server: McpServerConfig, folder: Path, show: Callable[[str], None]
 ) -> str:
-    """Log in to an MCP server in the user's browser; return why that failed, if it did."""
+    """Log in to an MCP server in the user's browser; return why it failed, empty if it did not."""
     if why := load_sdk():
         return why
     try:
@@ -130,7 +130,7 @@ class LoginCallback:
 async def listen_for_callback(
     server: McpServerConfig, show: Callable[[str], None]
 ) -> AsyncGenerator[LoginCallback]:
-    """Listen for the browser's callback before the person is sent anywhere."""
+    """Listen for the OAuth callback before the user is sent to the browser."""
     async with await _bind_listener(server) as listener, anyio.create_task_group() as group:
         door = LoginCallback(listener.extra(SocketAttribute.local_port), show)  # noqa: S610 - not Django's
         group.start_soon(listener.serve, door.handle_connection)
@@ -139,7 +139,7 @@ async def listen_for_callback(
 
 
 async def _bind_listener(server: McpServerConfig) -> MultiListener[SocketStream]:
-    """Listen on the usual port, or on any other if it is taken and none is required."""
+    """Bind the OAuth callback to its usual port, or to any if that is taken and none required."""
     try:
         return await anyio.create_tcp_listener(
             local_host="127.0.0.1", local_port=server.port or CALLBACK_PORT

@@ -1,4 +1,4 @@
-"""Files with stored OAuth logins, readable by their owner only."""
+"""Stored OAuth logins of MCP servers, in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ReceiveCode = Callable[[], Awaitable["AuthorizationCodeResult"]]
 
 
 def login_hint(server: McpServerConfig) -> str:
-    """Return the hint that a login is required, with the command for it."""
+    """Return the hint that an MCP server requires a login, with the command for it."""
     return f"login required: run `travois mcp login {server.name}`"
 
 

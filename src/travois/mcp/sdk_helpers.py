@@ -34,7 +34,7 @@ SDK_MISSING = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
 
 def load_sdk() -> str:
-    """Import the MCP SDK; return why that fails, or an empty text."""
+    """Import the MCP SDK; return why that fails, empty if it does not."""
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -60,7 +60,7 @@ def find_root_cause(error: BaseException) -> BaseException:
 
 
 def describe_error(error: BaseException) -> str:
-    """Describe the root cause of an MCP failure on one line."""
+    """Describe an MCP failure's root cause on one line."""
     first = find_root_cause(error)
     return escape_invisible(" ".join((str(first) or type(first).__name__).split()))[
         :MAX_ERROR_CHARS
@@ -76,7 +76,7 @@ def is_connection_closed(error: BaseException) -> bool:
 
 
 def may_have_run(error: BaseException) -> bool:
-    """Return whether a failed MCP request may have taken effect all the same."""
+    """Return whether a failed MCP request may have taken effect anyway."""
     first = find_root_cause(error)
     return not isinstance(first, exceptions.MCPError) or first.error.code in (
         mcp_types.INTERNAL_ERROR,
@@ -85,9 +85,9 @@ def may_have_run(error: BaseException) -> bool:
 
 
 def is_undelivered_call(error: BaseException) -> bool:
-    """Return whether a tool call never reached a server.
+    """Return whether an MCP tool call never reached its server.
 
-    That a request after it found nobody, as one for changes does, says nothing of the call.
+    If a later request, such as one for changes, finds nobody, that says nothing about the call.
     """
     found = find_root_cause(error)
     if not isinstance(found, httpx2.ConnectError | httpx2.ConnectTimeout):
@@ -99,7 +99,7 @@ def is_undelivered_call(error: BaseException) -> bool:
 
 
 def to_wire_json(value: BaseModel) -> str:
-    """Return a value of the MCP SDK as the JSON that goes over the wire."""
+    """Return an MCP SDK value as the JSON that is sent."""
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
@@ -129,7 +129,7 @@ async def fetch_prompts(client: Client) -> tuple[McpPrompt, ...]:
 
 
 async def fetch_resource_uris(client: Client) -> tuple[str, ...]:
-    """Return the addresses of what a server has to read; those that a person can type."""
+    """Fetch the URIs of an MCP server's resources, those that a person can type."""
     try:
         listed = (await client.list_resources()).resources[:MAX_SERVER_TOOLS]
     except sdk_errors():

@@ -93,7 +93,7 @@ class McpToolOffer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class McpResource(msgspec.Struct, frozen=True, rename="camel"):
-    """A thing that a server has, in a result."""
+    """A resource of an MCP server, in a result."""
 
     uri: str = ""
     text: str = ""
@@ -132,7 +132,7 @@ def wrap_mcp_tools(
     *,
     taken: Collection[str] = (),
 ) -> tuple[AnyTool, ...]:
-    """Wrap a server's tools, under names that no other tool has."""
+    """Wrap an MCP server's tools under unique names."""
     found: dict[str, AnyTool] = {}
     for offer in offers:
         name = mcp_tool_name(server, offer.name, taken={*taken, *found})
@@ -176,7 +176,7 @@ def _wrap_mcp_tool(server: str, offer: McpToolOffer, call: McpToolCaller, *, nam
 
 
 def _object_schema(raw: msgspec.Raw) -> str:
-    """Return a compact schema; providers require one of type object."""
+    """Return an MCP tool's schema compactly; providers require one of type object."""
     told = as_object(msgspec.json.decode(raw))
     return msgspec.json.encode({**told, "type": "object"}).decode()
 
@@ -187,10 +187,9 @@ def _shorten_arguments(args: dict[str, Any]) -> str:
 
 
 def build_mcp_outcome(answered: McpCallResult, env: Env, id: str, *, wish: int = 0) -> ToolOutcome:
-    """Return a server's answer as the model sees it; what has no room is in a file.
+    """Build a tool result from an MCP server's answer; what has no room goes to a file.
 
-    `wish` is how many characters the tool says that it brings: all of them are shown if that is
-    free.
+    `wish` is how many characters the tool announces: all of them are shown if there is room.
     """
     detail = bytes(answered.structured_content).decode().removeprefix("null")
     shown = [_render_content(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
@@ -362,7 +361,7 @@ class McpServer(Protocol):
 def collect_mcp_tools(
     lenders: Iterable[McpServer], *, hidden: Callable[[str], bool] = lambda name: False
 ) -> dict[str, McpToolSpec]:
-    """Collect all tools of all servers by name, in an order that depends only on the names."""
+    """Collect all MCP tools by name, in an order that depends only on the names."""
     ordered, found = sorted(lenders, key=lambda one: one.server.name), dict[str, McpToolSpec]()
     for lender, key in zip(ordered, _unique_server_keys(ordered), strict=True):
         offers = {offer.name: offer for offer in reversed(lender.offers)}
@@ -374,7 +373,7 @@ def collect_mcp_tools(
 
 
 def _unique_server_keys(lenders: Iterable[McpServer]) -> list[str]:
-    """Return the names of servers as used in their tools' names, made unique."""
+    """Return unique MCP server names, as used in their tools' names."""
     keys: list[str] = []
     for lender in lenders:
         key = lender.server.key
@@ -406,7 +405,7 @@ def _build_tool_spec(name: str, server: str, offer: McpToolOffer) -> McpToolSpec
 
 
 def read_announced(state: Mapping[str, str], server: str) -> AnnouncedServer:
-    """Read from the session state what the model was told about a server."""
+    """Read from the session state what the model was told about an MCP server."""
     try:
         return msgspec.json.decode(state.get(PIN_PREFIX + server, "{}"), type=AnnouncedServer)
     except msgspec.DecodeError:
@@ -414,7 +413,7 @@ def read_announced(state: Mapping[str, str], server: str) -> AnnouncedServer:
 
 
 def describe_server_states(lenders: Iterable[McpServer]) -> dict[str, str]:
-    """Describe the state of each server."""
+    """Describe the state of each MCP server."""
     return {one.server.name: _describe_state(one) for one in lenders}
 
 
@@ -673,7 +672,7 @@ def _full_tool_name(name: str) -> str:
 
 
 def _check_arguments(tool: McpToolSpec, args: dict[str, Any]) -> None:
-    """Refuse invalid arguments; patterns are left to the server."""
+    """Refuse invalid arguments of an MCP tool call; patterns are left to the server."""
     if wrong := find_schema_flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
         why = "; ".join(wrong[:DEFAULT_SEARCH_RESULTS])[:MAX_DESCRIPTION_CHARS]
         raise ToolError(
@@ -682,7 +681,7 @@ def _check_arguments(tool: McpToolSpec, args: dict[str, Any]) -> None:
 
 
 async def _confirm_changed_tool(tool: McpToolSpec, env: Env) -> tuple[Changed, ...]:
-    """Ask about a tool whose definition changed; the answer is kept for the session."""
+    """Ask the user about an MCP tool whose definition changed, once per session."""
     known = read_announced(env.state, tool.server)
     pinned = known.tools.get(tool.name, tool.digest)
     if pinned == tool.digest:
