@@ -48,7 +48,7 @@ UNSUPPORTED_ERRNOS = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def create_file(target: str, data: bytes) -> None:
-    """Make a file where nothing may be yet; raises `StaleFile` if something is."""
+    """Create a file atomically where none exists; raises `StaleFile` if something does."""
     with (
         open_parent(target, missing="make") as place,
         _write_draft(place, data, mode=0o666) as draft,
@@ -60,7 +60,7 @@ def create_file(target: str, data: bytes) -> None:
 
 
 def replace_file(target: str, data: bytes, *, expect: str) -> None:
-    """Replace content with the digest `expect` by `data`; raises `StaleFile` if it differs."""
+    """Replace a file atomically if its digest is `expect`; raises `StaleFile` otherwise."""
     with open_parent(target) as place:
         check_writable(place)
         with (
@@ -78,7 +78,7 @@ def replace_file(target: str, data: bytes, *, expect: str) -> None:
 
 
 def remove_file(target: str, expect: str) -> None:
-    """Delete a file, iff the digest of its content is `expect`; raises `StaleFile`."""
+    """Delete a file if its digest is `expect`; raises `StaleFile` otherwise."""
     with open_parent(target) as place, _lock_folder(place):
         check_writable(place)
         if _digest_of(place) != expect:
@@ -87,7 +87,7 @@ def remove_file(target: str, expect: str) -> None:
 
 
 def check_writable(place: OpenedPath) -> None:
-    """Raise unless there is a regular, writable file, even if we are root."""
+    """Raise unless a path is a regular, writable file, even for root."""
     try:
         mode = place.stat().st_mode
     except FileNotFoundError as error:
@@ -98,7 +98,7 @@ def check_writable(place: OpenedPath) -> None:
 
 
 def check_regular(path: str, mode: int) -> None:
-    """Raise for a pipe, which would block, and a device, which might never end."""
+    """Raise for a pipe, whose read would block, and for a device, which might never end."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
     if not stat.S_ISREG(mode):
@@ -157,7 +157,7 @@ def _lock_folder(target: OpenedPath) -> Generator[None]:
 
 
 def _lease_file(fd: int, target: OpenedPath, *, draft: OpenedPath) -> bool:
-    """Make writers wait until `fd` is closed; False where that cannot be had."""
+    """Lease a file, so that other writers wait until `fd` is closed; False if impossible."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
     for pause in LOCK_RETRY_PAUSES:
@@ -182,7 +182,7 @@ def _take_lease(fd: int) -> None:
 
 
 def _can_lease(place: OpenedPath) -> bool:
-    """Return whether this disk has leases: some say "busy" when they mean "never"."""
+    """Return whether this disk supports file leases: some say "busy" when they mean "never"."""
     fd = place.open(READ_FLAGS)
     try:
         _take_lease(fd)
@@ -207,7 +207,7 @@ def _has_no_waiting_writer(hold: HeldFile) -> bool:
 
 
 def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
-    """Undo an exchange of file and draft; if ours was changed since, keep it and save the other."""
+    """Undo an atomic exchange; if our file changed since, keep it and save the other."""
     _exchange_names(draft, target)
     with suppress(OSError, StaleFile), _hold_file(draft, draft):
         if _digest_of(draft) == ours:
@@ -220,7 +220,7 @@ def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
 
 
 def _digest_of(place: OpenedPath) -> str:
-    """Return the digest of the content of an opened path."""
+    """Return the content digest of an opened path, to check it before a replacement."""
     fd = place.open(READ_FLAGS)
     try:
         return content_digest(read_bytes(fd))
@@ -230,7 +230,7 @@ def _digest_of(place: OpenedPath) -> str:
 
 @contextmanager
 def _write_draft(target: OpenedPath, data: bytes, *, mode: int) -> Generator[OpenedPath]:
-    """Write a synced draft beside the target; if it still exists at the end, remove it."""
+    """Write a synced draft beside the file to replace; remove it at the end if it still exists."""
     draft = target.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         try:

@@ -30,7 +30,7 @@ MIN_DRAFT_AGE_SECONDS = 600.0
 
 
 def remove_stale_drafts(folder: str) -> None:
-    """Remove drafts of ours in a folder whose writers are dead."""
+    """Remove file drafts in a folder whose writers are dead."""
     with suppress(OSError), open_parent(os.path.join(folder, ".")) as place:
         for draft in _find_drafts(place):
             with suppress(FileNotFoundError):
@@ -183,21 +183,21 @@ def _modified_ns(path: str) -> int:
 
 
 def _file_kind(mode: int) -> Literal["file", "folder", "other"]:
-    """Return whether a file mode means a regular file, a folder or something else."""
+    """Return the kind of a file on disk by its mode: file, folder or other."""
     if stat.S_ISREG(mode):
         return "file"
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a path without following links on the way."""
+    """Open a file on disk without following links on the way."""
     _check_no_nul(path)
     with open_parent(path) as place:
         return place.open(flags)
 
 
 def _check_no_nul(path: str) -> None:
-    """Raise OSError, not ValueError, for a NUL in a path."""
+    """Raise OSError, not ValueError, for a NUL in a file's path."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "a path cannot contain a NUL byte", path.replace("\0", "\\0"))
 
@@ -295,7 +295,7 @@ class ReadCache:
 
 
 def _identify_file(path: str, *, most: int) -> FileIdentity | None:
-    """Return the identity of a small regular file; None for anything else."""
+    """Return a small regular file's identity for the read cache; None for anything else."""
     if "\0" in path:
         return None
     try:

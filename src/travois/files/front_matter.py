@@ -1,7 +1,7 @@
-"""Front matter: what a markdown file says of itself between two lines of `---`.
+"""Front matter: the fields of a markdown file between two lines of `---`.
 
-It is the part of YAML that people write there: texts, lists, and texts of several lines. What is
-nested deeper stays the text that it is. Whoever asks decides which text is a number or a yes.
+It supports the part of YAML that people write there: texts, lists, and texts of several lines. What
+is nested deeper stays text. The caller decides which text is a number or a boolean.
 
 Model sees: nothing of it as it is.
 Tokens: none.
@@ -73,7 +73,7 @@ def parse_front_matter(text: str) -> FrontMatter:
 
 
 def split_on_commas(text: str) -> tuple[str, ...]:
-    """Return the parts between commas that are in no quotes or brackets."""
+    """Split a front matter value at commas outside quotes and brackets."""
     parts, start, depth, quote = list[str](), 0, 0, ""
     for at, char in enumerate(text):
         if quote:
@@ -112,7 +112,7 @@ def _split_fields(front: str) -> tuple[list[FrontMatterField], list[tuple[int, s
 
 
 def _parse_field(field: FrontMatterField) -> FrontMatterValue:
-    """Read the lines of a field; raises ValueError with what is wrong."""
+    """Parse the lines of a front matter field; raises ValueError with what is wrong."""
     if style := BLOCK_SCALAR.fullmatch(field.head):
         text = dedent("\n".join(field.more)).strip("\n")
         return text if style[1] == "|" else re.sub(r"\n(\n*)", lambda gap: gap[1] or " ", text)
@@ -201,7 +201,7 @@ def parse_nested_value(text: str, key: str) -> object:
 
 
 def _parse_node(lines: IndentedLines) -> object:
-    """Return the table, list or text that begins at the next line."""
+    """Parse the nested front matter at the next line: a mapping, list or text."""
     depth = lines.depth
     if depth > MAX_NESTING_SPACES:
         raise ValueError("too deep")
@@ -258,7 +258,7 @@ def _take_deeper_stripped(lines: IndentedLines, depth: int) -> list[str]:
 
 
 def _take_deeper(lines: IndentedLines, depth: int) -> list[str]:
-    """Take all lines that are indented further."""
+    """Take all front matter lines that are indented further."""
     taken: list[str] = []
     while lines.depth > depth:
         taken.append(lines.rest.pop(0))

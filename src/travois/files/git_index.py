@@ -1,6 +1,6 @@
-"""The index of a git repository, read without git.
+"""Reading a git repository's index without running git.
 
-Git itself would heed the repository's settings, some of which name programs to run.
+Git itself would obey the repository's settings, some of which name programs to run.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ EXTENDED_FLAG = 0x4000
 
 
 def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield where each entry begins, and its path.
+    """Yield the position and path of each entry in a git index.
 
-    Raises ValueError, IndexError or struct.error for what is not understood; that other entries
-    lie in another file is told after the last one.
+    Raises ValueError, IndexError or struct.error for an unsupported format; after the last entry,
+    also if others are in a shared index.
     """
     magic, version, count = INDEX_HEADER.unpack_from(data)
     signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
@@ -40,12 +40,12 @@ def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def blob_hash_at(data: bytes, at: int) -> bytes:
-    """Return the name of the blob of an entry."""
+    """Return the blob hash of a git index entry."""
     return data[at + 40 : at + 60]
 
 
 def _read_number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, and what comes after it."""
+    """Read a git index's variable-length number; return it with its end."""
     value = data[at] & 127
     while data[at] & 128:
         at += 1
@@ -54,7 +54,7 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _find_extensions(data: bytes, at: int) -> set[bytes]:
-    """Return the marks of what follows the entries."""
+    """Return the signatures of the extensions after a git index's entries."""
     found: set[bytes] = set()
     while at + 8 <= len(data) - 20:
         mark, size = unpack_from(">4sI", data, at)

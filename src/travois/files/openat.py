@@ -1,7 +1,7 @@
-"""Opening exactly the path that was judged: no link on the way is followed, whoever put it there.
+"""Opening exactly the path that permissions approved, without following links on the way.
 
 Each part of the path is opened in the folder before it, so what is renamed or replaced meanwhile
-leads nowhere else. A path that was judged has no links; one that has some was changed since.
+leads nowhere else. An approved path has no links; one that has some was changed since.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OpenedPath(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_parent(path: str, *, missing: Literal["fail", "make"] = "fail") -> Generator[OpenedPath]:
-    """Open the parent folder of an absolute path; missing folders can be created."""
+    """Open the parent folder of an absolute path without following links; may create it."""
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
     if "/../" in f"{path}/":
@@ -87,7 +87,7 @@ def _open_folder(place: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
 
 
 def _explain_os_error(error: OSError, place: OpenedPath) -> OSError:
-    """Return an error with the whole path; if a link is in the way, with a message that says so."""
+    """Return an OSError with the whole path; if a link is in the way, it says so."""
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(place)):
         return OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, place.path)
     return OSError(error.errno, error.strerror, place.path)
@@ -102,9 +102,9 @@ def _is_link(place: OpenedPath) -> bool:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those around it that are missing, for their owner only. Raises OSError.
+    """Create a folder and its missing parents, for their owner only. Raises OSError.
 
-    `Path.mkdir` makes the ones around it as open as the umask lets it.
+    `Path.mkdir` makes the parents as open as the umask lets it.
     """
     try:
         path.mkdir(mode=0o700)

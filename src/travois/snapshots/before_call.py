@@ -32,7 +32,7 @@ OUTWARD_ACCESS_KINDS = ("read", "net", "tell")
 
 
 async def snapshot_before_calls(agent: Agent, batch: Sequence[ParsedCall]) -> None:
-    """Save the files that calls are about to change, or the workspace if these are not known."""
+    """Snapshot the files that tool calls are about to change, else the workspace."""
     changing = [
         ready
         for ready in batch
@@ -57,7 +57,7 @@ async def snapshot_before_calls(agent: Agent, batch: Sequence[ParsedCall]) -> No
 
 
 async def snapshot_after_turn(agent: Agent) -> None:
-    """Record the state at the end of a turn, to tell later changes by others from its own."""
+    """Snapshot the state after a turn, to tell later changes by others from its own."""
     if agent.world.snapshots is None:
         return
     files, agent.turn.kept_files = agent.turn.kept_files, ()
@@ -106,7 +106,7 @@ async def _snapshot_workspace(
 
 
 async def _snapshot_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> None:
-    """Take a snapshot of some files before a tool call changes them, and record it in the log."""
+    """Snapshot some files before a tool call changes them, and log it."""
     assert agent.world.snapshots is not None
     why = _describe_call(ready)
     try:
@@ -143,7 +143,7 @@ def _describe_call(ready: ParsedCall) -> str:
 
 
 def _names_every_change(ready: ParsedCall) -> bool:
-    """Return whether a call changes nothing but the files that it names."""
+    """Return whether a call changes only the files it names, so a snapshot of them suffices."""
     changing = (
         access for access in _list_call_accesses(ready) if access.kind not in OUTWARD_ACCESS_KINDS
     )
@@ -151,13 +151,13 @@ def _names_every_change(ready: ParsedCall) -> bool:
 
 
 def _list_written_files(ready: ParsedCall) -> list[str]:
-    """Return the files that a call says it will write."""
+    """Return the files that a call says it will write, for the snapshot before it."""
     found = (access for access in _list_call_accesses(ready) if access.kind == "write")
     return [access.target for access in found if access.scope == "one"]
 
 
 def _list_call_accesses(ready: ParsedCall) -> tuple[Access, ...]:
-    """Return the accesses of a call; for harmless command lines, each single file."""
+    """Return a call's accesses for the snapshot; for harmless commands each single file."""
     if not ready.plans or any(
         destruction.find_possible_loss(plan, cwd="/") is not None for plan in ready.plans
     ):

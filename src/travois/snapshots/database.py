@@ -54,7 +54,7 @@ class SnapshotsDropped(Exception):
 
 
 class SnapshotDatabase:
-    """An open file of snapshots, for one thread.
+    """An open snapshot database, for one thread.
 
     New contents wait in memory and are written in short transactions, so that a long scan blocks no
     other session. They count once `save_snapshot` has written the snapshot that needs them.
@@ -236,7 +236,7 @@ class SnapshotDatabase:
 
 @contextmanager
 def open_snapshot_database(path: Path) -> Generator[SnapshotDatabase]:
-    """Open the file of snapshots. Raises OSError."""
+    """Open the snapshot database of a project. Raises OSError."""
     try:
         blobs.make_folders(path.parent)
         with closing(
@@ -252,7 +252,7 @@ def open_snapshot_database(path: Path) -> Generator[SnapshotDatabase]:
 
 
 def _prepare_database(base: sqlite3.Connection, path: Path) -> None:
-    """Create the tables of a new file and give it a generation."""
+    """Create the tables of a new snapshot database and give it a generation."""
     base.execute("pragma cache_size = -65536")
     if base.execute("pragma user_version").fetchone()[0]:
         return

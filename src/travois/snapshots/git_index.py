@@ -215,7 +215,7 @@ class ContentConversions:
 
 
 def hold_object(objects: HeldObjects, path: bytes, size: int) -> bytes:
-    """Hold a pack or a loose object; return its name. Raises OSError."""
+    """Keep a pack or loose git object for snapshots; return its name. Raises OSError."""
     if LOOSE_OBJECT_PATH.fullmatch(path):
         return objects.link_loose(path)
     name = path.rpartition(b"/")[2]
@@ -226,12 +226,12 @@ def hold_object(objects: HeldObjects, path: bytes, size: int) -> bytes:
 
 
 def hash_pack_name(name: bytes, size: int) -> bytes:
-    """Return the name under which a pack is held."""
+    """Return the name under which snapshots keep a git pack."""
     return hash_content(b"%s %d" % (name, size))
 
 
 def find_git_repository(top: bytes) -> GitRepository | None:
-    """Return the repository whose files are in a folder."""
+    """Return the git repository whose files are in a snapshot's folder; None if none."""
     git = top + b"/.git"
     if os.path.isfile(git + b"/HEAD"):
         return GitRepository(top, git)
@@ -241,7 +241,7 @@ def find_git_repository(top: bytes) -> GitRepository | None:
 
 
 def _iterate_repositories(tops: tuple[bytes, ...]) -> Iterator[GitRepository]:
-    """Yield the repositories in these folders, and those of their submodules."""
+    """Yield the git repositories in a snapshot's folders, with their submodules."""
     waiting, seen = [(top, 0) for top in tops], set[bytes]()
     while waiting:
         top, depth = waiting.pop()
@@ -257,7 +257,7 @@ def _iterate_repositories(tops: tuple[bytes, ...]) -> Iterator[GitRepository]:
 
 
 def _iterate_object_files(objects: bytes) -> Iterator[bytes]:
-    """Yield the packs and loose objects in a folder of objects. Raises OSError."""
+    """Yield the packs and loose objects in a git objects folder. Raises OSError."""
     for folder in os.listdir(objects):
         inner = b"%s/%s" % (objects, folder)
         if folder == b"pack" or len(folder) == 2:
@@ -268,7 +268,7 @@ def _iterate_object_files(objects: bytes) -> Iterator[bytes]:
 
 
 def _iterate_global_attributes(tops: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the attributes files that apply to all repositories."""
+    """Yield the git attributes files that apply to all repositories."""
     yield b"/etc/gitattributes"
     own = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     yield os.fsencode(f"{own}/git/attributes")
@@ -297,7 +297,7 @@ def _read_small_file(path: bytes) -> bytes:
 
 
 def _open_regular_file(path: str, flags: int) -> int:
-    """Open a regular file, never one that could block. Raises OSError."""
+    """Open a regular git file, never one that could block. Raises OSError."""
     fd = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)

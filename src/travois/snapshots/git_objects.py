@@ -207,7 +207,7 @@ class HeldObjects:
 
 
 def _link_or_copy(path: bytes, kept: Path) -> None:
-    """Link a file; copy it where the store is on another disk. Raises OSError."""
+    """Link a git object file for snapshots; copy it if the store is on another disk."""
     try:
         os.link(path, kept, follow_symlinks=False)
     except FileExistsError:

@@ -25,7 +25,7 @@ class RestoreOutcome(msgspec.Struct, frozen=True):
 
 
 def restore_changes(shelf: SnapshotDatabase, changes: list[PathChange]) -> RestoreOutcome:
-    """Delete from the inside out, then restore from the outside in."""
+    """Restore a snapshot's paths: delete from the inside out, then write from the outside in."""
     going = [change for change in reversed(changes) if _must_remove_first(change)]
     coming = [change for change in changes if change.new is not None]
     failed: list[str] = []
@@ -50,7 +50,7 @@ def _try_change(act: Callable[[PathChange], None], change: PathChange, failed: l
 
 
 def _must_remove_first(change: PathChange) -> bool:
-    """Return whether the existing path must be removed first, rather than replaced at once."""
+    """Return whether restoring must remove the existing path first, not replace it."""
     old, new = change.old, change.new
     return old is not None and (new is None or old.is_folder != new.is_folder)
 
@@ -66,7 +66,7 @@ def _remove_old(change: PathChange) -> None:
 
 
 def _write_new(shelf: SnapshotDatabase, change: PathChange) -> None:
-    """Create or replace a path; a file or link appears under its name only when it is complete."""
+    """Restore a path; a file or link appears under its name only when it is complete."""
     old, new = change.old, change.new
     assert new is not None
     with _open_parent_folder(change.path) as (fd, name):
@@ -95,7 +95,7 @@ def _is_same_content(one: SnapshotNode, other: SnapshotNode) -> bool:
 def _write_file_draft(
     shelf: SnapshotDatabase, node: SnapshotNode, draft: bytes, *, folder: int
 ) -> None:
-    """Write a file's content to a draft, or link it where git's object is the file."""
+    """Write a restored file's content to a draft, or link it to git's object."""
     held = shelf.objects.locate_pack(node.parts[0]) if len(node.parts) == 1 else None
     if held is not None and held.exists():
         with suppress(OSError):
@@ -112,7 +112,7 @@ def _write_file_draft(
 
 
 def _restore_metadata(change: PathChange) -> None:
-    """Set owner and mode, which creating the path need not have given it."""
+    """Restore a path's owner and mode, which creating it need not have set."""
     new = change.new
     assert new is not None
     with _open_parent_folder(change.path) as (fd, name):
@@ -127,7 +127,7 @@ def _restore_metadata(change: PathChange) -> None:
 
 @contextmanager
 def _open_parent_folder(path: bytes) -> Generator[tuple[int, bytes]]:
-    """Open the folder of a path without following a link, made writable for a while."""
+    """Open a restored path's folder without following links, writable for a while."""
     *folders, name = path.split(b"/")[1:]
     fd = os.open(b"/", OPEN_FOLDER_FLAGS)
     try:

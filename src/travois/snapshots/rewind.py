@@ -51,7 +51,7 @@ class RewindPlan(msgspec.Struct, frozen=True):
 def plan_rewind_to_turn(
     entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: RewindPart = "all"
 ) -> RewindPlan:
-    """Plan the rewind to the end of a turn; number 0 is the beginning."""
+    """Plan a rewind to the end of a turn; number 0 is the beginning."""
     said = list_turns(entries)
     if not 0 <= number < len(said):
         plural = "" if len(said) == 1 else "s"
@@ -67,7 +67,7 @@ def plan_rewind_to_turn(
 
 
 def plan_rewind_undo(entries: Sequence[Entry], keeper: Snapshots) -> RewindPlan:
-    """Plan the return to where the last rewind began."""
+    """Plan undoing the last rewind: the return to where it began."""
     found = [at for at, entry in enumerate(entries) if _begins_rewind(entry)]
     if not found:
         raise UserError("No rewind to undo")
@@ -98,7 +98,7 @@ def apply_rewind(
     *,
     wrote: Callable[[str], None] = lambda path: None,
 ) -> RestoreOutcome:
-    """Carry out a rewind, which can itself be undone.
+    """Apply a rewind, which can itself be undone.
 
     `wrote` is called with each path.
     """
@@ -136,7 +136,7 @@ def _build_rewind_plan(
     *,
     since: float,
 ) -> RewindPlan:
-    """Compare the present files with the goal's snapshots; of two, the first one counts."""
+    """Plan a rewind by comparing files with the goal's snapshots; the first one counts."""
     if not goal:
         return RewindPlan(point, NO_SNAPSHOT)
     told = _load_goal_snapshots(keeper, goal)
@@ -157,7 +157,7 @@ def _build_rewind_plan(
 
 
 def _take_covering_snapshot(keeper: Snapshots, why: str, roots: Sequence[SnapshotRoot]) -> str:
-    """Take a snapshot of the paths that others cover: the workspace, or single paths."""
+    """Snapshot before a rewind the paths that it changes: the workspace, or single ones."""
     folders = {root.path for root in roots if not root.whole}
     single = sorted({root.path for root in roots if root.whole})
     if not folders:
@@ -167,7 +167,7 @@ def _take_covering_snapshot(keeper: Snapshots, why: str, roots: Sequence[Snapsho
 
 
 def _would_remove_others(change: PathChange, others: set[bytes]) -> bool:
-    """Return whether a change would remove a folder with files that others have added."""
+    """Return whether a rewind would remove a folder with files that others have added."""
     going = change.new is None and change.old is not None and change.old.is_folder
     return going and any(is_below_folder(path, change.path) for path in others)
 
@@ -190,7 +190,7 @@ def _load_snapshot(keeper: Snapshots, name: str) -> Snapshot:
 def _find_changes_by_others(
     keeper: Snapshots, gaps: list[SnapshotMark], now: Snapshot, *, since: float
 ) -> set[bytes]:
-    """Return the paths that others than the harness have changed, as far as can be known."""
+    """Return the paths to rewind that others changed since, as far as can be known."""
     found: list[bytes] = []
     before: list[Snapshot] = []
     """The states that earlier turns have left, the last one first."""
@@ -215,24 +215,24 @@ def _find_changes_by_others(
 
 
 def _is_in_folders(path: bytes, folders: set[bytes]) -> bool:
-    """Return whether a path was covered earlier in its turn: later changes are the turn's own."""
+    """Return whether a path was covered earlier in its turn, whose own later changes then count."""
     return any(path == folder or is_below_folder(path, folder) for folder in folders)
 
 
 def _list_changed_files(changes: Iterable[PathChange]) -> list[bytes]:
-    """Return the changed paths besides folders, which matter only for their contents."""
+    """Return the files that a rewind changes; folders matter only for their contents."""
     nodes = ((change.path, change.new or change.old) for change in changes)
     return [path for path, node in nodes if node is not None and not node.is_folder]
 
 
 def _group_by_repository(path: bytes) -> bytes:
-    """Return a path, or the repository of a file in `.git`: its files go together or not at all."""
+    """Return a path to rewind, or the repository of a file in `.git`: all or none of it."""
     found = GIT_FOLDER_FILE.fullmatch(path)
     return found[1] if found else path
 
 
 def _has_changed_since(path: bytes, when: float) -> bool:
-    """Return whether a file changed after this time; false if it is missing."""
+    """Return whether a file to rewind changed after this time; false if it is missing."""
     try:
         return os.lstat(path).st_ctime > when
     except OSError:

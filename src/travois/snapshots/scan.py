@@ -1,4 +1,4 @@
-"""Scanning folders for a snapshot: one look at each name, and a read only of what has changed."""
+"""Scanning folders for a snapshot: one look at each name, reading only what has changed."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class FolderWatch:
 
 
 def _file_system_type(libc: ctypes.CDLL, path: bytes) -> int:
-    """Return the type number of the file system at a path; 0 if it is unknown."""
+    """Return the file system type at a scanned path; 0 if it is unknown."""
     found = ctypes.create_string_buffer(256)
     if libc.statfs(path, found):
         return 0
@@ -138,7 +138,7 @@ def _file_system_type(libc: ctypes.CDLL, path: bytes) -> int:
 
 
 def _read_max_watches() -> int:
-    """Return the number of folders that a user may watch."""
+    """Return the number of folders that inotify lets a user watch for snapshots."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())
@@ -485,7 +485,7 @@ class TreeScan:
 
 
 def _lstat_or_none(path: bytes) -> os.stat_result | None:
-    """Return the metadata of a path without following links; None if there is none."""
+    """Return a scanned path's metadata without following links; None if it is missing."""
     try:
         return os.lstat(path)
     except OSError:
@@ -493,7 +493,7 @@ def _lstat_or_none(path: bytes) -> os.stat_result | None:
 
 
 def _make_seen_key(path: bytes, extent: ScanExtent) -> bytes:
-    """Return the key of a folder's record: covered with all its contents, it is another record."""
+    """Return the key of a folder's scan record, separate for folders covered completely."""
     return path if extent == "work" else path + b"\0whole"
 
 
@@ -502,7 +502,7 @@ def _owner_ids(found: os.stat_result) -> tuple[int, int]:
 
 
 def _read_pieces(fd: int) -> Iterator[bytes]:
-    """Yield the content of an open file in pieces."""
+    """Yield a scanned file's content in pieces."""
     os.lseek(fd, 0, os.SEEK_SET)
     while True:
         data = b""

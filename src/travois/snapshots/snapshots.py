@@ -55,7 +55,7 @@ GIT_INDEX_HEADER = struct.Struct(">4sII")
 
 
 class Snapshots:
-    """The snapshots of one project. `tell` gets notices for the user, in the event loop."""
+    """The snapshots of a project. `tell` gets notices for the user, in the event loop."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Snapshots:
 
 
 def _outermost_folders(folders: Iterable[str]) -> Iterator[bytes]:
-    """Yield the folders that lie in no other one, with their repositories."""
+    """Yield the folders to snapshot that lie in no other one, with their git repositories."""
     found: dict[bytes, None] = {}
     for folder in map(os.path.realpath, folders):
         top, git = find_verified_repository(folder)
@@ -255,7 +255,7 @@ def _outermost_folders(folders: Iterable[str]) -> Iterator[bytes]:
 
 
 def _count_tracked_files(folder: bytes) -> int:
-    """Return the number of files that git tracks in a folder, according to its index header."""
+    """Count the files that git tracks in a folder to snapshot, by its index header."""
     try:
         with open(folder + b"/.git/index", "rb") as file:
             magic, _, count = GIT_INDEX_HEADER.unpack(file.read(GIT_INDEX_HEADER.size))
@@ -265,7 +265,7 @@ def _count_tracked_files(folder: bytes) -> int:
 
 
 def _count_names(folder: bytes, most: int) -> int:
-    """Count the names in a folder, up to a few more than `most`."""
+    """Count the names in a folder to snapshot, up to a few more than `most`."""
     count = 0
     for _, folders, files in os.walk(folder):
         count += len(folders) + len(files)
@@ -311,12 +311,12 @@ class SnapshotMark(msgspec.Struct, frozen=True):
 
 
 def build_snapshot_fact(name: str, why: str) -> Changed:
-    """Return the fact that a snapshot was taken here."""
+    """Build the log fact that a snapshot was taken here."""
     return Changed(SNAPSHOT_FACT, f"{name} {why}")
 
 
 def list_turns(entries: Iterable[Entry]) -> list[ConversationTurn]:
-    """Return the user messages that were not rewound."""
+    """Return the user messages that one can rewind to."""
     found: list[ConversationTurn] = []
     ended = 0
     for entry in keep_live_entries(list(entries)):
@@ -335,7 +335,7 @@ def list_turns(entries: Iterable[Entry]) -> list[ConversationTurn]:
 
 
 def list_snapshot_marks(entries: Iterable[Entry]) -> list[SnapshotMark]:
-    """Return the snapshots in the part of the log that was not rewound."""
+    """Return the snapshots in the log that were not rewound."""
     found: list[SnapshotMark] = []
     ended = 0
     for entry in keep_live_entries(list(entries)):
@@ -351,5 +351,5 @@ def list_snapshot_marks(entries: Iterable[Entry]) -> list[SnapshotMark]:
 
 
 def has_pause_between(one: SnapshotMark, other: SnapshotMark) -> bool:
-    """Return whether others may have changed files between two marks, outside of any turn."""
+    """Return whether others may have changed files between two snapshots, outside any turn."""
     return one.is_last_of_turn or one.ended != other.ended

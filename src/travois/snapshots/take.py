@@ -214,7 +214,7 @@ class WatchedTree:
 
 
 def find_first_missing(path: bytes) -> bytes:
-    """Return the outermost part of a path that is missing, or the path itself."""
+    """Return the outermost missing part of a path to snapshot, or the path itself."""
     folder = os.path.dirname(path)
     while folder != path and not os.path.lexists(folder):
         path, folder = folder, os.path.dirname(folder)
@@ -222,7 +222,7 @@ def find_first_missing(path: bytes) -> bytes:
 
 
 def _scan_single_file(scan: TreeScan, path: bytes) -> SnapshotRoot | None:
-    """Cover a file, or its absence; a folder only as far as other folders are covered."""
+    """Scan a file, or its absence, for a snapshot; of a folder only what others cover."""
     whole = not os.path.isdir(path) or os.path.islink(path)
     if path.count(b"/") <= MAX_SYSTEM_DEPTH and not whole:
         return None
@@ -316,7 +316,7 @@ class WorkerReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Take one snapshot after the other, until standard input ends."""
+    """Run the snapshot worker: take one snapshot after the other until standard input ends."""
     gc.disable()  # a hundred thousand lasting small objects without cycles
     started = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSetup)
     tree = WatchedTree(Path(started.path), started.own, limits=started.limits, listens=True)

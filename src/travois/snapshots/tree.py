@@ -79,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class PathChange(msgspec.Struct, frozen=True):
-    """One path that differs between two states."""
+    """One path that differs between two snapshot states."""
 
     path: bytes
     old: SnapshotNode | None
@@ -161,7 +161,7 @@ class DiskState:
 
 
 def find_changes(old: DiskState, new: DiskState) -> Iterator[PathChange]:
-    """Yield the changes that turn one state into the other; folders before their contents."""
+    """Yield the changes between two snapshot states; folders before their contents."""
     both = {path for path in new.paths if old.covers(path)}
     both |= {path for path in old.paths if new.covers(path)}
     waiting = [
@@ -186,7 +186,7 @@ def find_changes(old: DiskState, new: DiskState) -> Iterator[PathChange]:
 
 
 def _iterate_inside(change: PathChange, old: DiskState, new: DiskState) -> Iterator[PathChange]:
-    """Yield what may differ in a folder, the last name first."""
+    """Yield the names in a folder that may differ between snapshots, the last first."""
     inner, outer = old.children(change.old), new.children(change.new)
     names = (
         inner.keys()
@@ -201,7 +201,7 @@ def _iterate_inside(change: PathChange, old: DiskState, new: DiskState) -> Itera
 
 
 def _outermost_paths(paths: set[bytes]) -> list[bytes]:
-    """Return the paths that lie in no other one, the last first."""
+    """Return the snapshot paths that lie in no other one, the last first."""
     tops = (path for path in paths if not any(folder in paths for folder in _parent_paths(path)))
     return sorted(tops, reverse=True)
 
@@ -217,12 +217,12 @@ def is_loose_object(part: bytes) -> bool:
 
 
 def is_hole(node: SnapshotNode | None) -> bool:
-    """Return whether a snapshot node marks something that is there but not covered."""
+    """Return whether a snapshot node marks something that exists but is not covered."""
     return node is not None and node.size == HOLE_SIZE
 
 
 def _are_equivalent(one: SnapshotNode | None, other: SnapshotNode | None, state: DiskState) -> bool:
-    """Return whether two folders have equal metadata, or two files equal contents."""
+    """Return whether two snapshot folders have equal metadata, or two files equal contents."""
     if one is None or other is None or (one.mode, one.owner) != (other.mode, other.owner):
         return False
     if one.is_folder and other.is_folder:
@@ -234,7 +234,7 @@ def _are_equivalent(one: SnapshotNode | None, other: SnapshotNode | None, state:
 
 
 def hash_git_blob(content: bytes) -> bytes:
-    """Return the id that git gives to a blob with this content."""
+    """Return the git blob ID of a snapshot file's content."""
     return sha1(b"blob %d\0%s" % (len(content), content), usedforsecurity=False).digest()
 
 
@@ -250,5 +250,5 @@ def _parent_paths(path: bytes) -> Iterator[bytes]:
 
 
 def is_below_folder(path: bytes, folder: bytes) -> bool:
-    """Return whether a path lies below a folder."""
+    """Return whether a snapshot path lies below a folder."""
     return path.startswith(folder.rstrip(b"/") + b"/") and path != folder

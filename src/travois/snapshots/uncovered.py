@@ -1,4 +1,4 @@
-"""Parts of the workspace that a rewind does not restore: warnings before and after a command."""
+"""Parts of the workspace that a rewind cannot restore: warnings before and after a command."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MAX_COUNTED_FILES = 20_000
 
 
 def find_losses(agent: Agent, plans: Iterable[CommandPlan]) -> list[PossibleLoss]:
-    """Return the paths that command lines may destroy."""
+    """Return the paths that commands may destroy, to warn if a rewind cannot restore them."""
     cwd = agent.session.state.get("cwd", agent.world.root)
     found = (destruction.find_possible_loss(plan, cwd=cwd) for plan in plans)
     return [loss for loss in found if loss is not None]
 
 
 def warn_of_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
-    """Return warnings about paths that a rewind will not restore if a command changes them."""
+    """Return warnings about paths that a rewind cannot restore if a command changes them."""
     left_out = tuple(_iterate_uncovered(agent, plans))
     if not left_out:
         return ()
@@ -44,7 +44,7 @@ def warn_of_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, 
 
 
 def find_unrecoverable(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
-    """Return the paths that commands name to destroy and that no rewind would restore."""
+    """Return the paths that commands would destroy and that no rewind could restore."""
     named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
     there = [path for path in named if os.path.lexists(path) and _is_in_workspace(agent, path)]
     if agent.world.snapshots is None:
@@ -80,7 +80,7 @@ def stamp_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> dict[str, tup
 
 
 def warn_of_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Return notes about changed paths that a rewind will not restore."""
+    """Return notes about changed paths that a rewind cannot restore."""
     changed = [path for path, stamp in stamps.items() if _stamp_path(path) != stamp]
     return (f"A rewind will not restore what changed in {', '.join(changed)}.",) if changed else ()
 
@@ -96,7 +96,7 @@ def _iterate_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[s
 
 
 def _stamp_path(path: str) -> tuple[int, ...]:
-    """Return the inode, size and time of a path, to notice changes; empty if it is missing."""
+    """Return an uncovered path's inode, size and time, to notice changes; empty if missing."""
     try:
         found = os.lstat(path)
     except OSError:
