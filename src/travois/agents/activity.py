@@ -115,7 +115,7 @@ class AgentActivity(msgspec.Struct, frozen=True):
 
 
 def describe_activity(entries: Iterable[Entry]) -> str:
-    """Return the last thing that an agent began, or how it ended."""
+    """Describe a subagent's activity: the last thing that it began, or how it ended."""
     work = AgentActivity()
     for entry in entries:
         work = work.after(entry)
@@ -142,14 +142,14 @@ def build_naming_prompt(entries: Sequence[Entry]) -> str:
 
 
 def parse_activity_name(reply: str) -> str:
-    """Return the name in a small model's reply; empty if it is no name."""
+    """Return the activity name in a small model's reply; empty if it is none."""
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
     found = escape_line(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
     return _join_short_words(*found) if MIN_NAME_WORDS <= len(found) <= 2 * MAX_PHRASE_WORDS else ""
 
 
 def describe_tool_call(call: Call) -> str:
-    """Return a call in three to five words."""
+    """Describe a subagent's tool call in three to five words."""
     call = canonical_call(call)
     args = decode_arguments(call.args)
     kind = classify_tool(call.name, args)
@@ -172,7 +172,7 @@ def describe_tool_call(call: Call) -> str:
 
 
 def _describe_todo_list(args: dict[str, object]) -> str:
-    """Return the task of a list that is worked on, as the agent itself calls it."""
+    """Return the to-do in progress as an agent's activity, in its own words."""
     todos = args.get("todos")
     for todo in todos if is_list(todos) else ():
         if is_object(todo) and todo.get("status") == "in_progress":
@@ -182,7 +182,7 @@ def _describe_todo_list(args: dict[str, object]) -> str:
 
 
 def _describe_command(description: str, command: str) -> str:
-    """Describe a command by the model's own words if they are short, else by how it begins."""
+    """Describe a command as an agent's activity, by the model's words or its beginning."""
     if 3 <= len(description.split()) <= MAX_PHRASE_WORDS:
         return _join_short_words(description)
     several = len(command.split()) > 1
@@ -190,7 +190,7 @@ def _describe_command(description: str, command: str) -> str:
 
 
 def _url_host(url: str) -> str:
-    """Return the host of a URL for the description of an agent's activity."""
+    """Return a URL's host for the description of an agent's activity."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -1,7 +1,7 @@
 """Agent files: agent types defined by the user, the project and the machine.
 
-What comes with a folder that is not trusted may describe agents, but these choose neither their
-model nor a memory. No file gives an agent more than its parent has, whoever wrote it.
+What comes with an untrusted folder may describe agents, but these choose neither their model nor a
+memory. No file gives an agent more than its parent has, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ IGNORED_KEYS = (
 
 
 class AgentFileError(ValueError):
-    """A file that describes no agent: at which key, and why."""
+    """An invalid agent file: at which key, and why."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(why)
@@ -250,7 +250,7 @@ def _is_known_tool(name: str) -> bool:
 
 
 def locate_key(origin: str, told: FrontMatter, key: str) -> str:
-    """Return the place of a key, as editors and people say it; the command line has no lines."""
+    """Return the place of a key in an agent file for messages; the command line has no lines."""
     return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
 
 
@@ -289,10 +289,10 @@ def load_agent_types(
     environ: Mapping[str, str] = os.environ,
     etc: Path = SYSTEM_CONFIG_FOLDER,
 ) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
-    """Return all kinds by name, and what the user should know of files that are flawed.
+    """Load all agent types by name, and notices about invalid agent files.
 
-    Of several with one name the first counts: the machine's, those of the command line (`given`,
-    as JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
+    Of several with one name the first counts: the machine's, those of the command line (`given`, as
+    JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
     """
     found, notices = dict[str, AgentType](), list[str]()
     own = [*_user_agent_folders(home, environ)]
@@ -334,7 +334,7 @@ def load_agent_types(
 
 
 def limit_permission_mode(kind: AgentType, parent: PermissionMode) -> PermissionMode:
-    """Return the child's permission mode: its type's own, but no wider than its parent's."""
+    """Return an agent type's permission mode, but no wider than its parent's."""
     modes: dict[str, PermissionMode] = {mode: mode for mode in PERMISSION_MODES}
     wanted = modes.get(kind.mode, parent)
     return (
@@ -353,7 +353,7 @@ def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterat
 
 
 def list_agent_hook_requests(root: str, cwd: str) -> Iterator[str]:
-    """List the requests of a project's agent files that need trust, a line each."""
+    """List the hooks in a project's agent files that need trust, a line each."""
     for shelf in _project_agent_folders(root, cwd, trusted=False):
         for kind in _read_agent_folder(shelf, []) if os.path.isdir(shelf.folder) else ():
             if kind.hooks:
@@ -416,7 +416,7 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
 
 
 def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, object]:
-    """Return the hooks of an agent file that the user has agreed to."""
+    """Return the hooks of an agent file that the user has approved."""
     if not _is_object(tree) or not tree:
         return {}
     agreed = (

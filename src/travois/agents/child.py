@@ -1,4 +1,4 @@
-"""Creation of child agents from a parent: a fork of its state with a log of its own."""
+"""Creating subagents from a parent: a copy of its state with a log of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BACKGROUND_DENIAL = (
 
 
 def find_fork_point(parent: Agent) -> int:
-    """Return the log entry after which a fork begins: the same for all forks of one reply."""
+    """Return the log entry to fork subagents at: the same for all forks of one reply."""
     session = parent.session
     if session.view.open:
         return session.view.items[session.view.replied].seq
@@ -43,7 +43,7 @@ def find_fork_point(parent: Agent) -> int:
 
 
 def begin_fork(session: Session) -> None:
-    """Begin a fork's history: close calls that were open, and mark it as a fork."""
+    """Begin a forked subagent's history: close open calls, and mark it as a fork."""
     for call in open_calls(session.view):
         session.append(Result(call.id, (Text(OPEN_CALL_RESULT),)))
     session.append(Changed(FORK_STATE, "yes"))
@@ -64,7 +64,7 @@ def create_child_agent(
     root: str,
     collect_mail: Callable[[Agent], Iterable[User]] = lambda agent: (),
 ) -> Agent:
-    """Create a child with its parent's world and permissions, and its own conversation."""
+    """Create a subagent with its parent's world and permissions, and its own conversation."""
 
     def spill(call: str, data: bytes) -> str:
         return parent.world.spill(f"{birth.id}-{call}", data)

@@ -64,7 +64,7 @@ AnyProtocolMessage = ShutdownRequest | ShutdownResponse | PlanRequest | PlanResp
 
 
 def format_mail(sender: str, text: str, *, id: str = "", whole: str = "") -> User:
-    """Format a message for the model; `whole` is the file of one that is too long."""
+    """Format an agent's mail for the model; `whole` is the file of a message that is too long."""
     formal = parse_protocol_message(text)
     ours, theirs = _describe_protocol_message(formal) if formal else ("", text)
     lines = [
@@ -77,7 +77,7 @@ def format_mail(sender: str, text: str, *, id: str = "", whole: str = "") -> Use
 
 
 def parse_protocol_message(text: str) -> AnyProtocolMessage | None:
-    """Return the formal message that a text is; none if it is plain words."""
+    """Parse an agent's mail as a protocol message; None if it is plain text."""
     try:
         return msgspec.json.decode(text, type=AnyProtocolMessage) if text.startswith("{") else None
     except (ValueError, RecursionError):
@@ -101,7 +101,7 @@ def _describe_protocol_message(formal: AnyProtocolMessage) -> tuple[str, str]:
 
 
 def _quote_lines(text: str, whole: str) -> list[str]:
-    """Mark every line of another agent's message as a quotation."""
+    """Quote every line of another agent's mail."""
     long = len(text) > MAX_MAIL_CHARS
     shown = text[:MAIL_PREVIEW_CHARS] if long else text
     lines = [f"> {_escape_unprintable(line)}" for line in shown.splitlines()]

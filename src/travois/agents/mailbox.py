@@ -1,7 +1,7 @@
-"""Mail between processes: a file of messages for each recipient, emptied once all are read.
+"""Mailboxes: a file of mail between processes for each recipient, emptied once all is read.
 
-Whoever reads keeps the ids of letters in its own log, so that a letter is delivered exactly once
-whatever is killed when. The order of a sender's letters is that of the file.
+The reader keeps message IDs in its own log, so that each message is delivered exactly once whatever
+is killed when. The order of a sender's messages is that of the file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PEER_GONE_ERRORS = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
 
 
 async def listen_for_wakeups(folder: Path, rung: Callable[[], None]) -> None:
-    """Accept wake-ups until cancelled; does nothing where no socket can be created."""
+    """Accept mailbox wake-ups until cancelled; return if no socket can be created."""
     token = secrets.token_hex(16).encode() + b"\n"
     with suppress(OSError), _short_folder_path(folder) as at:
         _write_token(folder / TOKEN_FILE, token)
@@ -59,7 +59,7 @@ async def listen_for_wakeups(folder: Path, rung: Callable[[], None]) -> None:
 
 
 async def send_wakeup(folder: Path) -> bool:
-    """Wake the owner of a mailbox; returns whether anybody answered."""
+    """Wake a mailbox's owner; return whether anybody answered."""
     with suppress(*PEER_GONE_ERRORS), _short_folder_path(folder) as at:
         token = (folder / TOKEN_FILE).read_bytes()
         with anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
@@ -81,7 +81,7 @@ async def _handle_wakeup(stream: SocketStream, token: bytes, *, rung: Callable[[
 
 
 async def _receive_line(stream: SocketStream, size: int) -> bytes:
-    """Receive a line of limited length from a wake-up connection."""
+    """Receive a line of limited length from a mailbox's wake-up connection."""
     text = b""
     while len(text) < size and not text.endswith(b"\n"):
         text += await stream.receive(size - len(text))
@@ -108,7 +108,7 @@ def _write_token(path: Path, token: bytes) -> None:
 
 @contextmanager
 def _short_folder_path(folder: Path) -> Generator[str]:
-    """Return a short path to a folder, since socket names are limited to about 100 bytes."""
+    """Return a short path to a mailbox folder: socket names are limited to about 100 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{fd}"
@@ -222,7 +222,7 @@ def _parse_message_line(text: bytes) -> MailMessage | None:
 
 
 def _append_line(fd: int, data: bytes) -> None:
-    """Write one line, all or nothing, after the last whole one."""
+    """Append a line to a mailbox file, all or nothing, after the last whole one."""
     size = _drop_partial_line(fd)
     try:
         while data:
@@ -233,7 +233,7 @@ def _append_line(fd: int, data: bytes) -> None:
 
 
 def _drop_partial_line(fd: int) -> int:
-    """Cut off the partial line of a killed writer, and return the size."""
+    """Cut off a killed writer's partial line in a mailbox file, and return the size."""
     size = end = os.fstat(fd).st_size
     while end and os.pread(fd, 1, end - 1) != b"\n":
         start = max(0, end - READ_BLOCK_BYTES)
@@ -272,7 +272,7 @@ def find_mailbox_folder(home: TravoisHome, to: str) -> Path:
 
 
 def list_team_members(home: TravoisHome, team: str) -> list[str]:
-    """List the names of all that ever joined a team."""
+    """List the names of all agents that ever joined a team."""
     try:
         return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
     except OSError:
@@ -280,7 +280,7 @@ def list_team_members(home: TravoisHome, team: str) -> list[str]:
 
 
 def list_teams(home: TravoisHome) -> list[str]:
-    """List the names of all teams."""
+    """List the names of all agent teams."""
     try:
         return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
     except OSError:
@@ -288,7 +288,7 @@ def list_teams(home: TravoisHome) -> list[str]:
 
 
 def join_team(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]]:
-    """Join a team under a name; returns the mailbox folder and a function that leaves."""
+    """Join an agent team under a name; return the mailbox folder and a function that leaves."""
     team, name = _parse_address(address)
     if team == SESSION_TEAM:
         raise UserError(

@@ -1,6 +1,6 @@
-"""Reports from a child agent to its parent: its final message, or partial findings.
+"""Reports from a subagent to its parent: its final message, or partial findings.
 
-Everything is told from the child's own log, so it can be told of one that died as well.
+Everything comes from the subagent's own log, so one that died has a report as well.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ END_STATES: dict[EndReason, ChildState] = {
 def build_report(
     id: str, entries: Iterable[Entry], *, state: ChildState | None = None, why: str = ""
 ) -> AgentReport:
-    """Build the report of a child from its log; `state` overrides what the log says."""
+    """Build a subagent's report from its log; `state` overrides what the log says."""
     told = list(entries)
     own = _entries_since_fork(told)
     ended = next((e.fact for e in reversed(own) if isinstance(e.fact, Ended)), None)
@@ -87,12 +87,12 @@ def build_report(
 
 
 def list_changed_files(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the files that were changed in these entries, the last one first."""
+    """Return the files that a subagent changed, the last one first."""
     return tuple(file.path for file in ledger.build_ledger(entries).files if file.state != "read")
 
 
 def compute_agent_cost(entries: Iterable[Entry]) -> SessionSpending:
-    """Sum what a session has cost since it branched off, or since it was resumed."""
+    """Sum what a subagent has cost since it branched off or was resumed."""
     total = SessionSpending()
     for entry in entries:
         total = total.after_entry(entry)
@@ -114,7 +114,7 @@ def count_agent_turns(entries: list[Entry]) -> int:
 def report_token_budget(
     view: View, waiting: Iterable[User], *, limit: int, layers: ContextLayers, among: int
 ) -> int:
-    """Compute the token budget of the next of several reports: its share of the free window.
+    """Compute the token budget of the next subagent report: its share of the free window.
 
     Half of the window stays free for what the reports lead to.
     """
@@ -128,7 +128,7 @@ def report_token_budget(
 
 
 def fit_report_text(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
-    """Return the text if it is short enough, else its two ends and where all of it can be read."""
+    """Return a subagent's report if it fits, else its two ends and the path of the rest."""
     if estimate_tokens(text) <= tokens:
         return text
     return render_preview(
@@ -137,7 +137,7 @@ def fit_report_text(text: str, *, tokens: int, keep: Callable[[bytes], str], non
 
 
 def _entries_since_fork(entries: list[Entry]) -> list[Entry]:
-    """Return the child's own entries: a fork begins with its parent's history."""
+    """Return a subagent's own log entries: a fork's log begins with its parent's history."""
     first = max((n for n, e in enumerate(entries) if isinstance(e.fact, Opened)), default=0)
     return entries[first:]
 
@@ -178,7 +178,7 @@ def report_message(report: AgentReport) -> User:
 
 
 def deliver_report(session: Session, report: AgentReport, *, call: str) -> None:
-    """Record a report: as the result of the call that waits for it, or as a message."""
+    """Log a subagent's report: as the result of the call that waits, or as a message."""
     if call == HOOK_CALL:
         return
     if any(waiting.id == call for waiting in open_calls(session.view)):
@@ -194,7 +194,7 @@ def recover_lost_agents(
     keep: Callable[[str, bytes], str],
     layers: ContextLayers = DEFAULT_LAYERS,
 ) -> None:
-    """After a crash, deliver reports for the children that never reported."""
+    """Deliver reports after a crash for the subagents that never reported."""
     owed, epoch = list(session.owed.values()), session.view.epoch
     for number, spawned in enumerate(owed):
         entries = read(spawned.id)
@@ -221,7 +221,7 @@ def recover_lost_agents(
 def _report_crashed_agent(
     id: str, entries: list[Entry], read: Callable[[str], list[Entry]]
 ) -> AgentReport:
-    """Report what a child that died in a crash had done, with the agents below it."""
+    """Report the work of a subagent that died in a crash, and of those below it."""
     ended = next(
         (e.fact for e in reversed(_entries_since_fork(entries)) if isinstance(e.fact, Ended)), None
     )

@@ -1,7 +1,7 @@
-"""Child agents: starting, waiting for, messaging, resuming and stopping them.
+"""Subagents: starting, waiting for, messaging, resuming and stopping them.
 
-One in the foreground runs inside the call that asked for it; one in the background runs beside
-the conversation of its parent. Both end with it at the latest, and every end is told.
+One in the foreground runs inside the call that requested it; one in the background runs beside its
+parent's conversation. Both end with it at the latest, and every end is reported.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ MAX_NAMING_FAILURES = 2
 
 
 def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgress:
-    """Return the final progress of an agent, computed from its log."""
+    """Return a subagent's final progress, computed from its log."""
     work, cost = AgentActivity(), compute_agent_cost(entries)
     for entry in entries:
         work = work.after(entry)
@@ -155,7 +155,7 @@ class ProgressFollower:
 
 
 async def name_work(agent: Agent) -> str:
-    """Ask a small model to name an agent's activity; empty if there is none or it fails."""
+    """Ask a small model to name a subagent's activity; empty if there is none or it fails."""
     small = agent.team.naming.small() if agent.team.naming is not None else None
     if small is None:
         return ""
@@ -414,7 +414,7 @@ class ChildAgents:
 
 
 def _build_task_message(order: AgentOrder) -> User:
-    """Build the message that gives a child its task."""
+    """Build the message that gives a subagent its task."""
     if order.sender:
         return format_mail(order.sender, order.prompt)
     text = order.prompt if order.resume else build_child_prompt(order)
@@ -422,9 +422,9 @@ def _build_task_message(order: AgentOrder) -> User:
 
 
 async def run_child_turns(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndReason:
-    """Run turns until the last word is the model's and nobody works for it any more.
+    """Run a subagent's turns until the model has finished and none of its own jobs runs.
 
-    `beside` runs along until then.
+    `beside` runs concurrently until then.
     """
     why: EndReason = "crashed"
     try:

@@ -70,14 +70,14 @@ class AgentType(msgspec.Struct, frozen=True):
 
 
 def find_agent_type(kinds: Iterable[AgentType], name: str) -> AgentType | None:
-    """Find the agent type that is meant, however its name is spelt."""
+    """Find the agent type with this name, in any spelling."""
     wanted = name.strip().casefold()
     by_name = {kind.name.casefold(): kind for kind in kinds}
     return by_name.get(wanted) or by_name.get(AGENT_TYPE_ALIASES.get(wanted, ""))
 
 
 def select_agent_tools(kind: AgentType, names: Iterable[str]) -> tuple[str, ...]:
-    """Select the tools that an agent of this type may use, in the same order."""
+    """Select the tools that an agent type may use, in the same order."""
     given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *MAIN_AGENT_TOOLS)
     given = (*given, *MCP_TOOL_NAMES) if any(word.startswith("mcp__") for word in given) else given
     given = (*given, *BACKGROUND_JOB_TOOLS) if _matches_any_tool(given, "Bash") else given
@@ -101,7 +101,7 @@ def render_agent_types(kinds: Sequence[AgentType]) -> str:
 
 
 def _render_type_names(kinds: Sequence[AgentType]) -> str:
-    """Render as many names of agent types as fit, and how many there are besides."""
+    """Render as many agent type names as fit, and the number of the others."""
     count = len(kinds)
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
@@ -112,12 +112,12 @@ def _render_type_names(kinds: Sequence[AgentType]) -> str:
 
 
 def _summarize_description(kind: AgentType, width: int) -> str:
-    """Return the start of a description; some contain whole dialogues after a literal `\\n`."""
+    """Return the start of an agent type's description; some contain whole dialogues."""
     first = kind.description.replace("\\n", "\n").strip().partition("\n")[0]
     text = escape_line(" ".join(first.split()))
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
 def _matches_any_tool(words: Sequence[str], name: str) -> bool:
-    """Return whether a list of tools names a tool; `mcp__server` means all of that server."""
+    """Return whether an agent type's tool list names a tool; `mcp__server` means all of it."""
     return any(fnmatchcase(name, word) or name.startswith(f"{word}__") for word in words)

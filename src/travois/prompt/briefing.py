@@ -1,4 +1,4 @@
-"""Notes that tell the model about its environment, instruction files and skills.
+"""Briefing the model with notes on its environment, instruction files and skills.
 
 What the model knows is what the conversation shows, so nothing is repeated, even after a resume.
 """
@@ -45,7 +45,7 @@ INSTRUCTION_KINDS: dict[str, InstructionKind] = {
 
 
 async def brief_agent(agent: Agent) -> None:
-    """Before a prompt, add notes about everything that changed; at first, about everything."""
+    """Brief the model before a prompt on everything that changed; at first, on everything."""
     view = agent.session.view
     prompts = ("human", "task") if view.replied < 0 else ("human",)
     if not any(said.origin in prompts for said in agent.turn.inbox):
@@ -61,7 +61,7 @@ async def brief_agent(agent: Agent) -> None:
 
 
 async def _tell_instructions(agent: Agent) -> None:
-    """Add the instruction files that the conversation does not show."""
+    """Brief the model on instruction files that the conversation does not show."""
     if agent.prompt.instructions is None:
         return
     view, found = (
@@ -77,7 +77,7 @@ async def _tell_instructions(agent: Agent) -> None:
 
 
 async def brief_on_touched_files(agent: Agent, done: Iterable[ParsedCall]) -> None:
-    """After tool calls, add the instructions and skills for the files that they touched."""
+    """Brief the model after tool calls on instructions and skills for the files they touched."""
     paths = tuple(dict.fromkeys(path for ready in done for path in _find_touched_paths(ready)))
     if not paths:
         return
@@ -99,7 +99,7 @@ async def brief_on_touched_files(agent: Agent, done: Iterable[ParsedCall]) -> No
 
 
 def rebuild_briefing(agent: Agent) -> tuple[Text, ...]:
-    """Return all notes in their current form, for a conversation that was compacted."""
+    """Return all briefing notes in their current form, for a compacted conversation."""
     blocks: list[str] = []
     if agent.prompt.environment is not None:
         blocks.append(extract_text(render_environment(agent.prompt.environment()).content))
@@ -122,7 +122,7 @@ def rebuild_briefing(agent: Agent) -> tuple[Text, ...]:
 
 
 async def on_instructions_reloaded(agent: Agent) -> None:
-    """Run the InstructionsLoaded hooks for all instruction files after a compaction."""
+    """Fire the InstructionsLoaded hooks for all instruction files after a compaction."""
     if agent.prompt.instructions is not None and agent.hooks.active is not None:
         await _fire_instructions_loaded(
             agent,
@@ -152,7 +152,7 @@ def list_available_skills(agent: Agent) -> LoadedSkills:
 
 
 def tell_skills(agent: Agent) -> None:
-    """Add a note about skills that the model does not know yet."""
+    """Brief the model on skills that it does not know yet."""
     view, found = agent.session.view, list_available_skills(agent)
     for notice in found.notices if view.replied < 0 else ():
         agent.session.emit(UserWarned(notice))
@@ -170,7 +170,7 @@ def _select_listed_skills(agent: Agent, found: LoadedSkills) -> tuple[CustomComm
 
 
 def _compute_skill_list_tokens(agent: Agent, found: LoadedSkills) -> int:
-    """Return the token limit of the skill list."""
+    """Return the token limit of the skill list in the briefing."""
     return int(current_model(agent).window * found.share)
 
 
@@ -190,7 +190,7 @@ def _activate_skills(agent: Agent, paths: tuple[str, ...]) -> bool:
 
 
 def _add_marks(agent: Agent, mark: str, names: Iterable[str]) -> bool:
-    """Record names, such as active skills, in the session state; return whether any is new."""
+    """Record briefed names, such as skills, in the session state; return whether any is new."""
     fresh = [f"{mark}{name}" for name in names if f"{mark}{name}" not in agent.session.state]
     for state in fresh:
         agent.session.append(Changed(state, "yes"))
@@ -205,7 +205,7 @@ def _read_marks(agent: Agent, mark: str) -> tuple[str, ...]:
 async def _append_instructions(
     agent: Agent, files: tuple[InstructionFile, ...], *, budget: int
 ) -> None:
-    """Add a note with these instruction files, and run their hooks."""
+    """Append a briefing note with these instruction files, and fire their hooks."""
     if not files:
         return
     told = render_instructions(files, budget=budget)
@@ -218,7 +218,7 @@ async def _append_instructions(
 async def _fire_instructions_loaded(
     agent: Agent, files: Iterable[InstructionFile], *, reason: LoadReason | None = None
 ) -> None:
-    """Run the InstructionsLoaded hooks for each instruction file that was loaded."""
+    """Fire the InstructionsLoaded hooks for each instruction file that was loaded."""
     for file in files if agent.hooks.active is not None else ():
         await fire_hooks(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
 

@@ -51,12 +51,12 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 def render_environment(around: Environment) -> User:
-    """Render the note that opens a conversation."""
+    """Render the environment note that opens a conversation."""
     return _build_environment_note({name: value for name, value in around.lines.items() if value})
 
 
 def render_environment_update(around: Environment, items: Iterable[ViewItem]) -> User | None:
-    """Render a note about what changed since the conversation; None if nothing did."""
+    """Render a note on what changed in the environment since; None if nothing did."""
     told = _read_shown_environment(items)
     changed = {
         name: value or NO_VALUE
@@ -67,7 +67,7 @@ def render_environment_update(around: Environment, items: Iterable[ViewItem]) ->
 
 
 def escape_line(line: str) -> str:
-    """Escape control characters and angle brackets, so that a line stays one line of text."""
+    """Escape control characters and angle brackets in a line of the environment note."""
     return "".join(c if c.isprintable() and c not in "<>" else f"\\x{ord(c):x}" for c in line)
 
 
@@ -77,7 +77,7 @@ def _build_environment_note(lines: dict[str, str]) -> User:
 
 
 def _read_shown_environment(items: Iterable[ViewItem]) -> dict[str, str]:
-    """Return the last value of each label in our own notes, where no one else can add lines."""
+    """Return the last value of each label in our own environment notes."""
     told: dict[str, str] = {}
     for item in items:
         if not isinstance(item.fact, User) or item.fact.origin != "note":

@@ -255,7 +255,7 @@ class InstructionReader:
 
 
 def list_folder_chain(folder: str, top: str) -> list[str]:
-    """Return the folders from `top` down to this one."""
+    """Return the folders from `top` down to this one, to look for instruction files."""
     found = [folder]
     while found[-1] not in (top, "/"):
         found.append(os.path.dirname(found[-1]))
@@ -282,7 +282,7 @@ def _read_scope(path: str) -> tuple[str, ...]:
 
 
 def find_markdown_files(folder: str, seen: set[str]) -> Iterator[str]:
-    """Yield all Markdown files in a folder, also behind links, which may form loops."""
+    """Yield all Markdown instruction files in a folder, also behind links, which may loop."""
     real = os.path.realpath(folder)
     if real in seen or not os.path.isdir(real):
         return
@@ -300,7 +300,7 @@ def find_markdown_files(folder: str, seen: set[str]) -> Iterator[str]:
 
 
 def _resolve_import(name: str, folder: str) -> Iterator[str]:
-    """Yield the file that an import names, without punctuation that belongs to the sentence."""
+    """Yield the file that an instruction file's import names, without trailing punctuation."""
     home = os.path.expanduser("~")
     for spelt in dict.fromkeys((name, name.rstrip(".,;:!?)]"), name.partition("#")[0])):
         full = home + spelt[1:] if spelt.startswith("~/") else os.path.join(folder, spelt)
@@ -311,12 +311,12 @@ def _resolve_import(name: str, folder: str) -> Iterator[str]:
 
 
 def read_plain_text(path: str, *, opener: FileOpener = os.open) -> str:
-    """Read a text file; raise OSError with the reason if it cannot be shown."""
+    """Read an instruction file as text; raise OSError with the reason if it cannot be shown."""
     return read_plain_bytes(path, opener=opener).decode("utf-8-sig", errors="replace")
 
 
 def read_plain_bytes(path: str, *, opener: FileOpener = os.open) -> bytes:
-    """Read a regular text file as bytes; raise OSError with the reason if it cannot be shown."""
+    """Read an instruction file as bytes; raise OSError with the reason if it cannot be shown."""
     with open(path, "rb", opener=lambda path, flags: opener(path, flags | os.O_NONBLOCK)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -330,7 +330,7 @@ def read_plain_bytes(path: str, *, opener: FileOpener = os.open) -> bytes:
 
 
 def open_exact_path(path: str, flags: int) -> int:
-    """Open exactly this path: a link anywhere in it, put there since the check, is an error."""
+    """Open exactly this instruction file: a link put in its path since the check is an error."""
     *folders, name = path.strip("/").split("/")
     held = os.open("/", OPEN_FOLDER_FLAGS)
     try:

@@ -96,7 +96,7 @@ def compute_instruction_budget(window: int) -> int:
 
 
 def render_instructions(files: Sequence[InstructionFile], *, budget: int) -> RenderedInstructions:
-    """Render the files in order; if they exceed the budget, the longest are shortened."""
+    """Render the instruction files in order; beyond the budget, the longest are shortened."""
     if not files:
         return RenderedInstructions()
     heads = _allot_head_tokens(files, budget)
@@ -109,7 +109,7 @@ def render_instructions(files: Sequence[InstructionFile], *, budget: int) -> Ren
 def filter_unshown_files(
     files: Iterable[InstructionFile], items: Iterable[ViewItem]
 ) -> tuple[InstructionFile, ...]:
-    """Return the files that the conversation does not show in their current version."""
+    """Return the instruction files whose current version the conversation does not show."""
     notes = [
         block.text
         for item in items
@@ -123,7 +123,7 @@ def filter_unshown_files(
 
 
 def count_fitting_lines(lines: Sequence[str], tokens: int) -> int:
-    """Return how many of these lines fit."""
+    """Return how many lines of an instruction file fit."""
     for count, line in enumerate(lines):
         tokens -= estimate_tokens(line)
         if tokens < 0:
@@ -132,12 +132,12 @@ def count_fitting_lines(lines: Sequence[str], tokens: int) -> int:
 
 
 def _find_last_note(notes: list[str], start: str) -> str:
-    """Return the last note that contains a file with this header."""
+    """Return the last note that contains an instruction file with this header."""
     return next((note for note in reversed(notes) if start in note), "")
 
 
 def _allot_head_tokens(files: Sequence[InstructionFile], budget: int) -> dict[str, int]:
-    """Return the token limit of each file that is shortened."""
+    """Return the token limit of each instruction file that is shortened."""
     sizes = {file.path: estimate_tokens(file.text) for file in files}
     cut: list[str] = []
     for file in sorted(files, key=lambda file: (file.kind != "Managed", sizes[file.path])):
@@ -164,12 +164,12 @@ def _render_instruction(file: InstructionFile, tokens: int | None) -> str:
 
 
 def strip_html_comments(text: str) -> str:
-    """Return the text without HTML comments that begin a line, except in code."""
+    """Return an instruction text without HTML comments at line starts, except in code."""
     return "".join(line for line, _ in _classify_lines(text)) if "<!--" in text else text
 
 
 def find_imports(text: str) -> tuple[str, ...]:
-    """Return the paths imported as `@path`, except in code."""
+    """Return the paths that an instruction text imports as `@path`, except in code."""
     prose = "".join(line for line, code in _classify_lines(text) if not code) if "@" in text else ""
     found = (
         name.replace("\\ ", " ") for name in IMPORT_REFERENCE.findall(CODE_SPAN.sub("", prose))
@@ -178,12 +178,12 @@ def find_imports(text: str) -> tuple[str, ...]:
 
 
 def has_only_imports(text: str) -> bool:
-    """Return whether the text consists of imports only."""
+    """Return whether an instruction text consists of imports only."""
     return all(IMPORT_REFERENCE.fullmatch(word) for word in text.split())
 
 
 def parse_scope_patterns(text: str) -> tuple[str, ...]:
-    """Return the path patterns in a rule's front matter; empty if it applies everywhere."""
+    """Return the path patterns in an instruction rule's front matter; empty if none."""
     values = front_matter.parse_front_matter(text).values
     paths = next((values[key] for key in SCOPE_KEYS if key in values), ())
     listed = front_matter.split_on_commas(paths) if isinstance(paths, str) else paths
@@ -191,12 +191,12 @@ def parse_scope_patterns(text: str) -> tuple[str, ...]:
 
 
 def matches_scope_pattern(pattern: str, path: str) -> bool:
-    """Return whether a pattern with `*`, `**` and braces matches the whole path."""
+    """Return whether an instruction file's pattern with `*`, `**` and braces matches a path."""
     return any(_matches_parts(one.split("/"), path.split("/")) for one in _expand_braces(pattern))
 
 
 def _classify_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line outside of comments, and whether it is code."""
+    """Yield each line of an instruction text outside comments, and whether it is code."""
     fence, comment = "", list[str]()
     for line in text.splitlines(keepends=True):
         if comment or (not fence and COMMENT_START.match(line)):
@@ -229,7 +229,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _matches_parts(pattern: list[str], path: list[str]) -> bool:
-    """Match a path in time linear in the pattern, by following all readings at once."""
+    """Match a path with an instruction pattern in linear time, following all readings at once."""
     at = {0}
     for part in pattern:
         if part == "**":

@@ -43,7 +43,7 @@ class OutputStyle(msgspec.Struct, frozen=True):
 
 
 def parse_style(name: str, text: str, *, origin: str) -> OutputStyle:
-    """Parse a style file."""
+    """Parse an output style file."""
     head = front_matter.parse_front_matter(text)
     values = {key: join_front_matter_value(value).strip() for key, value in head.values.items()}
     return OutputStyle(
@@ -67,7 +67,7 @@ def render_user_preferences(*, language: str = "", commit: str = "", pr: str = "
 
 
 def apply_style(system: str, style: OutputStyle) -> str:
-    """Apply a style to a system prompt."""
+    """Apply an output style to a system prompt."""
     parts = system.split("\n\n")
     kept = (
         parts if style.coding else [part for part in parts if not part.startswith(CODING_SECTIONS)]
@@ -80,7 +80,7 @@ BUILT_IN_STYLES = Path(__file__).parent / "styles"
 
 
 def load_styles(places: SkillPlaces) -> tuple[dict[str, OutputStyle], tuple[str, ...]]:
-    """Load all styles by case-folded name, the nearest first; return them and notices."""
+    """Load all output styles by case-folded name, the nearest first; return them and notices."""
     found, notices = dict[str, OutputStyle](), list[str]()
     for folder, prefix in _list_style_folders(places):
         for path in sorted(find_markdown_files(folder, set())):
@@ -98,7 +98,7 @@ def load_styles(places: SkillPlaces) -> tuple[dict[str, OutputStyle], tuple[str,
 
 
 def _list_style_folders(places: SkillPlaces) -> Iterator[tuple[str, str]]:
-    """Yield the folders of styles, each with the prefix of its names."""
+    """Yield the folders of output styles, each with the prefix of its names."""
     yield str(places.etc / "claude-code/.claude" / STYLES_FOLDER), ""
     if places.trusted and "project" in places.levels:
         for folder in reversed(list_folder_chain(places.cwd, places.root)):

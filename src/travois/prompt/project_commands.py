@@ -1,4 +1,4 @@
-"""What a repository says about itself: its name, its layout, and how to test, check and run it."""
+"""Project commands: what a repository says about its name, layout, and how to test and run it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ProjectCommands(msgspec.Struct, frozen=True):
 
 
 def find_project_commands(folder: str) -> ProjectCommands:
-    """Find the usual commands of the project in a folder, by its own files."""
+    """Find a project's usual commands, such as test and build, by its own files."""
     found: dict[CommandPurpose, str] = {}
     for source in (_make_commands, _just_commands, _script_commands, _language_commands):
         for purpose, command in source(folder):
@@ -92,7 +92,7 @@ def _commands_by_name(
 
 
 def _language_commands(folder: str) -> Iterator[tuple[CommandPurpose, str]]:
-    """Yield what a project of its language is tested, checked and built with."""
+    """Yield the test, check and build commands of a project by its language."""
     has = frozenset(os.listdir(folder))
     for marker, commands in LANGUAGE_COMMANDS:
         if marker in has:
@@ -110,7 +110,7 @@ def _python_commands(folder: str, has: frozenset[str]) -> Iterator[tuple[Command
 
 
 def draft_instructions(folder: str) -> str:
-    """Write an AGENTS.md from what the repository says, without a model."""
+    """Draft an AGENTS.md from a project's files and commands, without a model."""
     name, about = _describe_project(folder)
     commands = find_project_commands(folder)
     told = [(purpose, getattr(commands, purpose)) for purpose in PURPOSES]
@@ -124,7 +124,7 @@ def draft_instructions(folder: str) -> str:
 
 
 def list_top_level(folder: str) -> list[str]:
-    """List what lies in a folder, folders first and with a slash, without what is generated."""
+    """List a project's top level, folders first and with a slash, without generated files."""
     with os.scandir(folder) as entries:
         found = [(not one.is_dir(), one.name) for one in entries if one.name not in SKIPPED_NAMES]
     names = (name if is_file else f"{name}/" for is_file, name in sorted(found))
@@ -147,7 +147,7 @@ def _describe_project(folder: str) -> tuple[str, str]:
 
 
 def _first_paragraph(folder: str) -> str:
-    """Return the first paragraph of the readme that is no heading or badge."""
+    """Return the first paragraph of a project's readme that is no heading or badge."""
     text = _read_project_file(folder, "README.md")
     parts = (part.strip() for part in text.split("\n\n"))
     return next((" ".join(part.split()) for part in parts if part[:1].isalnum()), "")

@@ -1,4 +1,4 @@
-"""Custom command files: our own, and those written for other agents."""
+"""Custom command files, our own and those of other agents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_commands(
     levels: Collection[str] = ("user", "project"),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[dict[str, CustomCommand], tuple[str, ...]]:
-    """Load all commands by name, the nearest first; return them and notices."""
+    """Load all custom commands by name, the nearest first; return them and notices."""
     found, notices = dict[str, CustomCommand](), list[str]()
     own = ((path, "") for path in _list_user_folders(home, environ)) if "user" in levels else ()
     for folder, held in (*(_list_project_folders(root, cwd) if "project" in levels else ()), *own):
@@ -69,7 +69,7 @@ def load_commands(
 
 
 def _strip_rights(custom: CustomCommand) -> CustomCommand:
-    """Remove the rights that a workspace may not grant itself."""
+    """Remove the rights that a workspace's command file may not grant itself."""
     return replace(custom, allowed="", hooks={})
 
 
@@ -106,13 +106,13 @@ def _read_settings_commands(root: str, notices: list[str]) -> Iterator[CustomCom
 
 
 def _render_front_matter(said: Json) -> str:
-    """Render the other fields of a command table as front matter."""
+    """Render the other fields of a custom command table as front matter."""
     keys = ("description", "agent", "model", "subtask")
     return "\n".join(f"{key}: {encode(said[key]).decode()}" for key in keys if key in said)
 
 
 def _read_command_folder(folder: str, held: str, notices: list[str]) -> Iterator[CustomCommand]:
-    """Yield the commands of a folder; unreadable files become notices."""
+    """Yield the custom commands of a folder; unreadable files become notices."""
     for path in _list_command_files(folder):
         if held and not is_inside(os.path.realpath(path), os.path.realpath(held)):
             notices.append(f"{path} is ignored: it links outside the project")
@@ -141,7 +141,7 @@ def _list_command_files(folder: str) -> list[str]:
 
 
 def _read_command(place: str, text: str, path: str) -> CustomCommand:
-    """Parse a command file; its folders are part of its name."""
+    """Read a custom command file; its folders are part of its name."""
     name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
     if not place.endswith(".toml"):
         return parse_command(
@@ -151,7 +151,7 @@ def _read_command(place: str, text: str, path: str) -> CustomCommand:
 
 
 def _guess_source_agent(folder: str) -> SourceAgent:
-    """Return the agent that the files of a folder were written for."""
+    """Return the agent that a folder's command files were written for."""
     for whose, place in COMMAND_FOLDER_PATTERNS.items():
         if place.search(folder):
             return whose

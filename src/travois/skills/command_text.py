@@ -126,7 +126,7 @@ def parse_prompt_file(text: str, *, origin: str, whose: SourceAgent = "claude") 
 def parse_command(
     name: str, text: str, *, origin: str, whose: SourceAgent = "claude"
 ) -> CustomCommand:
-    """Parse a command file; the model may use those that have a description."""
+    """Parse a custom command file; the model may use those that have a description."""
     told = parse_prompt_file(text, origin=origin, whose=whose)
     about = told.description or " ".join(told.body.split())[:MAX_ABOUT_CHARS]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
@@ -135,7 +135,7 @@ def parse_command(
 
 
 def parse_command_table(name: str, table: Mapping[str, object], *, origin: str) -> CustomCommand:
-    """Parse a TOML command with `prompt` and `description`, and convert its placeholders."""
+    """Parse a TOML custom command, and convert its placeholders."""
     body = str(table.get("prompt") or "").strip().replace("{{args}}", ALL_ARGUMENTS)
     body = re.sub(r"@\{([^{}\n]+)\}", r"@\1", re.sub(r"!\{([^{}\n]+)\}", r"!`\1`", body))
     about = str(table.get("description") or "")
@@ -145,7 +145,7 @@ def parse_command_table(name: str, table: Mapping[str, object], *, origin: str) 
 def fill_command(
     custom: CustomCommand, typed: str, variables: Mapping[str, str]
 ) -> tuple[CommandPart, ...]:
-    """Fill in the arguments; their text is never run as a command or read as a file."""
+    """Fill in a custom command's arguments, which never run as commands or open files."""
     body = custom.body
     if (
         not any(_takes_arguments(found, custom) for found in re.finditer(PLACEHOLDER_PATTERN, body))
@@ -200,7 +200,7 @@ def _fill_placeholders(
 
 
 def _takes_arguments(found: re.Match[str], custom: CustomCommand) -> bool:
-    """Return whether a placeholder stands for arguments."""
+    """Return whether a custom command's placeholder stands for arguments."""
     if found["name"]:
         return found["name"] in custom.names
     return found[0] != "\\$" and not found["variable"]
@@ -219,7 +219,7 @@ def _pick_argument(words: list[str], place: int) -> str:
 
 
 def join_front_matter_value(value: front_matter.FrontMatterValue | None) -> str:
-    """Join a front matter value to one text."""
+    """Join a custom command's front matter value to one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
 
 

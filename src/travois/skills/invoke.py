@@ -1,4 +1,4 @@
-"""Use of skills and commands: expand their text, and grant their rights for one turn."""
+"""Invoking skills and commands: expanding their text, and granting their rights for one turn."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def preload_skills(agent: Agent, names: Iterable[str], *, parent: Agent) -
 async def _delegate_skill(
     agent: Agent, skill: CustomCommand, args: str, *, call: str
 ) -> SkillResult:
-    """Let a subagent carry out a skill."""
+    """Invoke a skill in a subagent."""
     assert agent.team.children is not None
     kinds = {kind.casefold(): kind for kind in agent.team.children.kinds}
     kind = kinds.get(skill.agent.casefold(), "general")
@@ -122,7 +122,7 @@ async def _delegate_skill(
 
 
 async def expand_command(agent: Agent, custom: CustomCommand, typed: str) -> str:
-    """Expand a skill or command; raise `ToolError` if a command in it may not run."""
+    """Expand an invoked skill or command; raise `ToolError` if a command in it may not run."""
     grant_turn_rights(agent, custom)
     epoch = agent.session.view.epoch
     variables = {
@@ -138,7 +138,7 @@ async def expand_command(agent: Agent, custom: CustomCommand, typed: str) -> str
 
 
 def grant_turn_rights(agent: Agent, custom: CustomCommand) -> None:
-    """Grant the rules of a skill until the turn ends, and read access to its files."""
+    """Grant an invoked skill's rules until the turn ends, and read access to its files."""
     rules = [
         *_parse_skill_rules(agent, custom, "deny"),
         *_parse_skill_rules(agent, custom, "allow"),
@@ -188,7 +188,7 @@ def _parse_skill_rules(
 
 
 def revoke_turn_rights(agent: Agent) -> None:
-    """Revoke what skills were granted for the finished turn."""
+    """Revoke the rights that skills were granted for the finished turn."""
     rules = tuple(
         rule
         for rule in agent.permissions.guard.rules
@@ -205,7 +205,7 @@ def _find_session_id(agent: Agent) -> str:
 
 
 async def _expand_part(agent: Agent, part: CommandPart, custom: CustomCommand) -> str:
-    """Return the text of one part: run its command or read its file if needed."""
+    """Expand one part of a skill's text: run its command or read its file if needed."""
     try:
         match part.kind:
             case "text":

@@ -61,7 +61,7 @@ def find_installed_plugins(
 
 
 def read_json_object(path: Path | str) -> Json:
-    """Read a JSON object from a file; raise ValueError if it is not one."""
+    """Read a plugin's JSON file; raise ValueError if it is not an object."""
     try:
         tree: object = msgspec.json.decode(
             read_plain_text(os.path.realpath(path), opener=open_exact_path)
@@ -74,7 +74,7 @@ def read_json_object(path: Path | str) -> Json:
 
 
 def _pick_install_path(copies: object, root: str) -> str:
-    """Return the folder of an installed copy for all projects or for this one."""
+    """Return the folder of a plugin installed for all projects or for this one."""
     for copy in copies if is_json_array(copies) else [copies]:
         if is_settings_tree(copy) and isinstance(path := copy.get("installPath"), str):
             project = copy.get("projectPath")
@@ -182,7 +182,7 @@ def _find_manifest(folder: str) -> str:
 
 
 def _expand_offers(paths: Iterable[str], base: str, notices: list[str]) -> Iterator[PluginOffer]:
-    """Yield each folder itself, or the plugins that it lists."""
+    """Yield each plugin folder itself, or the plugins that its marketplace lists."""
     for path in paths:
         folder = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
         try:
@@ -250,7 +250,7 @@ def _has_unsupported_part(folder: str, tree: Json, key: str, usual: str) -> bool
 
 
 def _resolve_paths(folder: str, tree: Json, key: str, *, usual: str = "") -> tuple[str, ...]:
-    """Return the default folder and the named paths, none outside of the plugin."""
+    """Return a plugin's default folder and named paths, none outside the plugin."""
     paths = (
         os.path.realpath(os.path.join(folder, str(one)))
         for one in (usual or key, *_list_manifest_items(tree, key))
@@ -267,7 +267,7 @@ def _list_manifest_items(tree: Json, key: str) -> list[object]:
 def _read_objects(
     folder: str, tree: Json, filled: Mapping[str, str], *, key: str, usual: str
 ) -> tuple[tuple[str, Json], ...]:
-    """Return objects from the default file, files that the manifest names, or the manifest."""
+    """Return a plugin's objects from the default file, the manifest's files, or the manifest."""
     named = _list_manifest_items(tree, key)
     files = dict.fromkeys((usual, *(one for one in named if isinstance(one, str))))
     paths = (os.path.realpath(os.path.join(folder, file)) for file in files)
@@ -292,7 +292,7 @@ def _build_folder_placeholders(folder: str, keeps: str) -> dict[str, str]:
 
 
 def _merge_options(tree: Json, given: Json) -> Json:
-    """Return the user's options, with defaults; a missing required one is None."""
+    """Return the user's plugin options, with defaults; a missing required one is None."""
     asked = tree.get("userConfig")
     usual: Json = {
         key: one.get("default", None if one.get("required") is True else "")
@@ -303,14 +303,14 @@ def _merge_options(tree: Json, given: Json) -> Json:
 
 
 def _build_option_placeholders(options: Json) -> dict[str, str]:
-    """Return the options by their placeholders."""
+    """Return a plugin's options by their placeholders."""
     said = {f"${{user_config.{key}}}": one for key, one in options.items() if one is not None}
     encode = msgspec.json.encode
     return {k: one if isinstance(one, str) else encode(one).decode() for k, one in said.items()}
 
 
 def _fill_json_placeholders(tree: Json, filled: Mapping[str, str]) -> Json:
-    """Replace the placeholders in a JSON object."""
+    """Replace the plugin placeholders in a JSON object."""
     text = msgspec.json.encode(tree).decode()
     for place, value in filled.items():
         if place == PLUGIN_DATA_PLACEHOLDER and place in text:

@@ -1,7 +1,7 @@
-"""Skills on disk: folders with a SKILL.md, our own and those of other agents.
+"""Skill files: folders with a SKILL.md, our own and those of other agents.
 
 Skills of an untrusted folder can be read like any text in it; they may neither run commands nor
-link out of the project. Their own rules apply once the user agreed to them.
+link out of the project. Their own rules apply once the user has approved them.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class DiskSkills:
 
 
 def list_skill_requests(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
-    """Yield a line for each right that a project's skills ask for."""
+    """Yield a line for each right that a project's skill files request."""
     inner = [folder for one in plugins if is_inside(one.folder, root) for folder in one.skills]
     outer = [
         os.path.join(f, name, "skills")
@@ -223,7 +223,7 @@ def _describe_skill_request(skill: CustomCommand, root: str) -> str:
 
 
 def list_personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield where the user's own skills may lie."""
+    """Yield the folders of the user's own skills."""
     yield str(home.path / "skills")
     yield from CLAUDE.home_paths(environ, "skills")
     person = environ.get("HOME", "")

@@ -101,7 +101,7 @@ def render_skill(skill: CustomCommand, body: str) -> str:
 
 
 def _fit_skill_lines(skills: Sequence[CustomCommand], room: int) -> dict[str, str]:
-    """Return a line for each skill, shortened until all fit; of too many, the first ones."""
+    """Return a line for each skill, shortened until all fit; if too many, the first ones."""
     whole = [
         (escape_line(one.name), summarise_skill(one))
         for one in sorted(skills, key=lambda one: one.name)
@@ -120,7 +120,7 @@ def _cut_line(text: str, width: int) -> str:
 
 
 def _line_covers(line: str | None, whole: str) -> bool:
-    """Return whether a line shown earlier still says this, or its beginning."""
+    """Return whether a skill's line shown earlier still contains this one, or its beginning."""
     if line is None:
         return False
     return line == whole or (line.endswith("…") and whole.startswith(line[:-1]))
@@ -146,7 +146,7 @@ def _read_shown_skills(items: Iterable[ViewItem]) -> dict[str, str]:
 
 
 def _find_first_paragraph(body: str) -> str:
-    """Return the first paragraph that is not a heading."""
+    """Return a skill text's first paragraph that is not a heading."""
     parts = (" ".join(HEADING_LINE.sub("", part).split()) for part in body.split("\n\n"))
     return next(filter(None, parts), "")
 
