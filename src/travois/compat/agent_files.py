@@ -1,4 +1,4 @@
-"""Agents of Codex and opencode, read as our agent files."""
+"""Agent files of Codex and opencode, read as our agent files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ FILE_REFERENCE_PATTERN = r"\{file:([^}]+)\}"
 
 
 def adapt_opencode_agent(told: FrontMatter, name: str) -> FrontMatter | None:
-    """Translate an agent's front matter; None for a disabled agent."""
+    """Translate an opencode agent's front matter; None for a disabled agent."""
     if told.values.get("disable") == "true":
         return None
     values: dict[str, FrontMatterValue] = {"name": name}
@@ -101,7 +101,7 @@ def adapt_opencode_agent(told: FrontMatter, name: str) -> FrontMatter | None:
 
 
 def _find_denied_tools(table: str) -> Iterator[str]:
-    """Yield the tools that are denied, wholly or in part; a leading star means all others."""
+    """Yield the tools that an opencode agent denies; a leading star means all others."""
     said: dict[str, bool] = {}
     about = ""
     for part in re.split(TOOL_NAME_PATTERN, table)[1:]:
@@ -141,7 +141,7 @@ def _opencode_front_matter(said: Json, path: str) -> FrontMatter:
 
 
 def _resolve_prompt_file(text: str, folder: str) -> str:
-    """Return an agent's prompt, which may be in a file."""
+    """Return an opencode agent's prompt, which may be in a file."""
     if not (found := re.fullmatch(FILE_REFERENCE_PATTERN, text.strip())):
         return text
     try:

@@ -49,7 +49,7 @@ CHECKED_CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def managed_claude_settings(etc: Path) -> Iterator[Path]:
-    """Yield the administrator's settings files for Claude Code, weakest first."""
+    """Yield the administrator's settings files of Claude Code, weakest first."""
     mac = sys.platform == "darwin"
     folder = Path("/Library/Application Support/ClaudeCode") if mac else etc / "claude-code"
     yield folder / "managed-settings.json"
@@ -57,7 +57,7 @@ def managed_claude_settings(etc: Path) -> Iterator[Path]:
 
 
 def adapt_claude_layer(layer: SettingsLayer) -> SettingsLayer:
-    """Keep the settings that apply here; report those whose absence would mislead."""
+    """Keep Claude Code settings that apply here; report those whose absence would mislead."""
     if not layer.foreign:
         return layer
     agreed = MCP_CONSENT_KEYS if layer.is_from_user else frozenset[str]()

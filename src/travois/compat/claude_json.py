@@ -1,4 +1,4 @@
-"""Claude Code's JSON formats: content blocks, stream events, usage."""
+"""Claude Code's JSON formats: content blocks, stream events, token usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLAUDE_STOP_REASONS: dict[StopReason, str] = {
 
 
 def encode_claude_block(block: AnyBlock) -> JsonObject:
-    """Encode a content block."""
+    """Encode a content block in Claude Code's JSON."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -54,7 +54,7 @@ def encode_claude_call(call: Call) -> JsonObject:
 
 
 def decode_call_arguments(call: Call) -> Json:
-    """Decode a call's arguments; the raw text if they are not JSON."""
+    """Decode a tool call's arguments for Claude Code's JSON; raw text if they are invalid."""
     try:
         return msgspec.json.decode(call.args or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -62,7 +62,7 @@ def decode_call_arguments(call: Call) -> Json:
 
 
 def encode_claude_usage(usage: Usage) -> JsonObject:
-    """Encode token counts."""
+    """Encode token counts in Claude Code's JSON."""
     return {
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.write + usage.write_1h,
@@ -80,7 +80,7 @@ def encode_claude_usage(usage: Usage) -> JsonObject:
 def encode_claude_stream_event(
     delta: ReplyBegan | BlockBegan | Grew | BlockEnded,
 ) -> JsonObject | None:
-    """Encode a delta as a stream event; None if it has no equivalent."""
+    """Encode a delta as a Claude Code stream event; None if it has no counterpart."""
     match delta:
         case ReplyBegan():
             return {"type": "message_start", "message": _encode_message_start(delta)}
@@ -137,7 +137,7 @@ def _encode_block_delta(delta: Grew) -> JsonObject | None:
 
 
 def make_line_uuid(session: str, what: str) -> str:
-    """Make a stable UUID for a line of a session."""
+    """Make a stable UUID for a line in Claude Code's formats."""
     name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
     parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
     return "-".join(parts)

@@ -80,7 +80,7 @@ def _wrap_in_list(value: object) -> object:
 
 
 def _encode_server_list(value: object) -> object:
-    """Encode server entries as texts, since lists of settings hold texts."""
+    """Encode Claude Code's MCP server lists as texts, as our list settings require."""
     texts = [
         one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in as_list(value)
     ]

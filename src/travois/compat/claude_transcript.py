@@ -198,7 +198,7 @@ class ClaudeTranscriptFile:
 def encode_claude_transcript(
     writer: ClaudeTranscriptWriter, entries: Iterable[Entry]
 ) -> list[bytes]:
-    """Encode entries as lines of the file."""
+    """Encode log entries as lines of a Claude Code transcript."""
     told = (line for entry in entries for line in writer.encode_entry(entry))
     return [msgspec.json.encode(line) + b"\n" for line in told]
 

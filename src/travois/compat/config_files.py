@@ -1,6 +1,6 @@
 """Settings files of Codex, opencode and Gemini CLI, translated to our settings.
 
-What they give is never wider than what they gave there: a right that has no like here is left out.
+The result never grants more than they did there: a right without a counterpart here is left out.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MAX_COMMANDS_PER_PATTERN = 64
 
 
 def parse_codex_prefix_rules(text: str) -> tuple[dict[RuleEffect, list[str]], list[str]]:
-    """Parse prefix rules as our permission rules, by effect, with notices about the rest.
+    """Parse Codex's prefix rules as permission rules by effect, with notices about the rest.
 
-    The strictest that fits counts there as here. Raises ValueError if the text is none of theirs.
+    The strictest match wins there as here. Raises ValueError if the text is no Codex rules file.
     """
     found: dict[RuleEffect, list[str]] = {}
     notices: list[str] = []
@@ -231,7 +231,7 @@ CODEX_KEYS = {
 def read_foreign_config_files(
     folder: str, environ: Mapping[str, str], *, level: SettingsLevel
 ) -> Iterator[SettingsLayer]:
-    """Read the settings of a project or user: Codex first, which opencode overrides."""
+    """Read Codex's, Gemini CLI's and opencode's settings; opencode overrides Codex."""
     names = ("config.toml", CODEX_HOOKS_FILE, "rules")
     if level == "user":
         *codex, rules = CODEX.home_paths(environ, *names)
@@ -282,7 +282,7 @@ def _parse_foreign_config(
 
 
 def parse_jsonc(text: str) -> Json:
-    """Parse JSON with comments and trailing commas."""
+    """Parse another agent's settings: JSON with comments and trailing commas."""
     bare = re.sub(JSON_COMMENT_PATTERN, lambda found: found[1] or " ", text)
     tree: object = msgspec.json.decode(
         re.sub(TRAILING_COMMA_PATTERN, lambda found: found[1] or "", bare) or "{}"
@@ -293,7 +293,7 @@ def parse_jsonc(text: str) -> Json:
 
 
 def _fill_model_variable(text: str, environ: Mapping[str, str]) -> str:
-    """Fill in a model name that opencode takes from a variable."""
+    """Fill in a model name that opencode's settings take from a variable."""
     return re.sub(
         MODEL_VARIABLE_PATTERN, lambda found: f'{found[1]}{environ.get(found[2], "")}"', text
     )
@@ -314,7 +314,7 @@ def _table_at(tree: Json, key: str) -> Json:
 
 
 def parse_codex_config(tree: Json, path: str, *, level: SettingsLevel) -> SettingsLayer:
-    """Translate Codex's settings."""
+    """Translate Codex's settings to ours."""
     idle = f"{path}: notify has no effect; use a Stop hook"
     values, notices = _codex_limits_and_env(tree), [idle] if "notify" in tree else []
     if isinstance(model := tree.get("model"), str):
@@ -368,7 +368,7 @@ def _codex_permission_mode(sandbox: object, asking: object) -> str:
 def parse_opencode_config(
     tree: Json, path: str, *, level: SettingsLevel, base: str
 ) -> SettingsLayer:
-    """Translate opencode's settings."""
+    """Translate opencode's settings to ours."""
     values, notices = _opencode_limits(tree), tuple[str, ...]()
     if isinstance(model := tree.get("model"), str) and model and "{" not in model:
         values["model"] = model
@@ -396,7 +396,7 @@ def parse_opencode_config(
 
 
 def _opencode_limits(tree: Json) -> Json:
-    """Translate opencode's sizes and its agent depth."""
+    """Translate opencode's size limits and agent depth."""
     told = {ours: _table_at(tree, table).get(key) for (table, key), ours in OPENCODE_KEYS.items()}
     told["maxDepth"] = tree.get("subagent_depth")
     values = {key: value for key, value in told.items() if isinstance(value, int)}
@@ -421,12 +421,12 @@ def add_opencode_permissions(layer: SettingsLayer, said: object) -> SettingsLaye
 
 
 def _is_within_workspace(rule: PermissionRule) -> bool:
-    """Return whether an allow rule stays in the workspace, where opencode asks nothing."""
+    """Return whether an opencode allow rule stays in the workspace."""
     return rule.tool != "*" and not (rule.tool in PATH_TOOLS and rule.what.startswith(("/", "~")))
 
 
 def _parse_opencode_rules(table: Json, path: str, *, base: str) -> Iterator[PermissionRule]:
-    """Yield the rules of a permission table, in order."""
+    """Yield the rules of an opencode permission table, in order."""
     for key, said in table.items():
         tool = OPENCODE_TOOLS.get(key, key if key.startswith("mcp") else "")
         for pattern, word in (said if is_settings_tree(said) else {"*": said}).items():
@@ -445,7 +445,7 @@ def _translate_opencode_pattern(tool: str, pattern: str, effect: RuleEffect) -> 
 
 
 def _restrictive_rules(ordered: list[PermissionRule]) -> tuple[PermissionRule, ...]:
-    """Return the ask and deny rules, each with the later exceptions that override it."""
+    """Return opencode's ask and deny rules, each with the later exceptions that override it."""
     return tuple(
         msgspec.structs.replace(rule, unless=_later_exceptions(rule, ordered[at + 1 :]))
         for at, rule in enumerate(ordered)

@@ -1,6 +1,6 @@
 """Other coding agents: the folders and files where each keeps its users' data.
 
-Which agent wins over which is for each feature to say; the places are said here only.
+Which agent takes precedence is decided by each feature; only the places are listed here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ForeignAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_config_folder(environ: Mapping[str, str], variable: str, default: str) -> Path | None:
-    """Return the folder that a variable names, else the default below the person's home."""
+    """Return another agent's folder: the one that a variable names, else the default."""
     if chosen := environ.get(variable):
         return Path(chosen).expanduser().absolute()
     person = environ.get("HOME", "")

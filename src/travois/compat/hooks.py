@@ -42,7 +42,7 @@ def parse_codex_hooks(tree: Json) -> Json:
 
 
 def _translate_patch_matcher(group: object) -> object:
-    """Translate a matcher of apply_patch to our editing tools."""
+    """Translate a Codex hook's matcher of apply_patch to our editing tools."""
     matcher = group.get("matcher") if is_settings_tree(group) else None
     if not is_settings_tree(group) or not isinstance(matcher, str):
         return group

@@ -135,7 +135,7 @@ def _plan_claude_permission(
 
 
 def _anchor_path_rule(text: str, base: str) -> str:
-    """Rewrite a rule for our file: `/path` is relative to the folder the rule lies in."""
+    """Rewrite an imported path rule for our file: `/path` is relative to its old folder."""
     rule = rules.parse_permission_rule(text, "deny")
     near = rule.what.startswith("/") and not rule.what.startswith("//")
     return f"{rule.tool}(/{base}{rule.what})" if near and rule.tool in PATH_RULE_TOOLS else text
@@ -298,7 +298,7 @@ def _plan_gemini_settings(luggage: ImportPlan, path: Path) -> None:
 
 
 def _plan_gemini_server(luggage: ImportPlan, name: str, tree: Json) -> None:
-    """Plan an MCP server; a bare `url` means the SSE transport."""
+    """Plan the import of a Gemini CLI MCP server; a bare `url` means the SSE transport."""
     events = "url" in tree and "httpUrl" not in tree and "type" not in tree
     trusted = tree.get("trust") is True
     kept = {key: value for key, value in tree.items() if key != "trust"}
@@ -327,7 +327,7 @@ def _plan_gemini_rules(luggage: ImportPlan, tree: Json, keys: tuple[str, ...], e
 
 
 def _translate_gemini_rule(text: str) -> Iterator[str]:
-    """Translate a rule, as in `run_shell_command(git status)`."""
+    """Translate an imported Gemini CLI rule, as in `run_shell_command(git status)`."""
     name, _, what = text.partition("(")
     ours = FOREIGN_TOOLS.get(name.strip(), ("", ()))[0]
     what = what.removesuffix(")").strip()
@@ -429,7 +429,7 @@ def _plan_opencode_agent(luggage: ImportPlan, told: FrontMatter | None, name: st
 
 
 def _front_matter_line(value: front_matter.FrontMatterValue) -> str:
-    """Format a front matter value in one line."""
+    """Format an imported agent's front matter value in one line."""
     return " ".join((value if isinstance(value, str) else ", ".join(value)).split())
 
 

@@ -1,7 +1,7 @@
 """The plan of an import: each item kept, translated, or left out with a reason.
 
-Nothing is written before the whole plan is known. What is ours already stays ours, and a secret is
-never copied: where one stood, the name of a variable stands.
+Nothing is written before the whole plan is known. What is already ours stays ours, and a secret is
+never copied: the name of a variable replaces it.
 """
 
 from __future__ import annotations
@@ -234,9 +234,9 @@ class ImportPlan:
 
 
 def apply_import_plan(home: TravoisHome, luggage: ImportPlan, *, stamp: str) -> Path | None:
-    """Write the files of a plan, each atomically; returns the folder of the old versions.
+    """Write the files of an import plan, each atomically; return the folder of old versions.
 
-    If it is stopped in between, the same import goes on where it stopped.
+    If interrupted, the same import continues where it stopped.
     """
     kept = home.path / "imports" / stamp
     try:
@@ -258,7 +258,7 @@ def apply_import_plan(home: TravoisHome, luggage: ImportPlan, *, stamp: str) -> 
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Return whether a value is a secret, by its name or by its look."""
+    """Return whether an imported value is a secret, by its name or appearance."""
     if VARIABLE_REFERENCE.search(value):
         return False
     return (
@@ -269,7 +269,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 
 def read_json_object(path: Path) -> Json:
-    """Read a JSON object from a file; an empty one if there is no file."""
+    """Read a JSON object to import or to extend; empty if there is no file."""
     try:
         found: object = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
     except (OSError, msgspec.DecodeError) as error:
@@ -283,7 +283,7 @@ def read_json_object(path: Path) -> Json:
 
 
 def _get_or_create_object(tree: Json, key: str) -> Json:
-    """Return the object under a key of the settings tree, created if it is missing."""
+    """Return the object under a key of the settings to import into, created if missing."""
     found = tree.setdefault(key, {})
     if not is_settings_tree(found):
         raise UserError(
@@ -344,7 +344,7 @@ def _variable_name(*words: str) -> str:
 
 
 def _anchor_imports(text: str, base: Path, near: list[str]) -> str:
-    """Rewrite relative imports as absolute paths below the original folder."""
+    """Rewrite an instruction file's relative imports as absolute paths in its old folder."""
 
     def anchor_import(found: re.Match[str]) -> str:
         path = base / found[1]
@@ -366,7 +366,7 @@ SKILL_FILE = "SKILL.md"
 def plan_files(
     luggage: ImportPlan, part: ImportPart, folder: Path, *, where: str, ends: str = ".md"
 ) -> None:
-    """Plan all files of a folder and its subfolders under their own names."""
+    """Plan importing all files of a folder and its subfolders under their own names."""
     found = sorted(path for path in folder.rglob(f"*{ends}") if path.is_file())
     for path in found[:MAX_COPIED_FILES]:
         if path.stat().st_size > MAX_COPIED_BYTES:
@@ -376,7 +376,7 @@ def plan_files(
 
 
 def plan_skills(luggage: ImportPlan, folder: Path) -> None:
-    """Plan all skills of a folder, each with the files beside it."""
+    """Plan importing all skills of a folder, each with the files beside it."""
     for path in sorted(folder.glob(f"*/{SKILL_FILE}")):
         if not path.parent.name.startswith("."):
             luggage.add_folder("skills", path.parent, f"skills/{path.parent.name}")
@@ -385,7 +385,7 @@ def plan_skills(luggage: ImportPlan, folder: Path) -> None:
 def plan_instructions(
     luggage: ImportPlan, agent: str, path: Path, *, folder: Path, hops: int = 0
 ) -> None:
-    """Plan an instruction file, and those beside it that it imports."""
+    """Plan importing an instruction file, and those beside it that it imports."""
     if not path.is_file():
         return
     name = str(path.relative_to(folder))
@@ -403,12 +403,12 @@ def plan_instructions(
 
 
 def _is_file_within(path: Path, folder: Path) -> bool:
-    """Return whether a file lies in the folder that is imported from."""
+    """Return whether a file lies in the folder to import from."""
     return path.is_file() and is_inside(os.path.normpath(path), str(folder))
 
 
 def plan_servers(luggage: ImportPlan, tree: Json, key: str) -> None:
-    """Plan the MCP servers of a settings file."""
+    """Plan importing the MCP servers of a settings file."""
     for name, server in object_at(tree, key).items():
         if is_settings_tree(server):
             luggage.add_server(name, server)

@@ -1,4 +1,4 @@
-"""The import from another agent: a preview of what would happen, then the import itself."""
+"""Running an import from another agent: a preview of what would happen, then the import."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _list_with_progress(
 
 
 def _is_of_project(project: Project | None, one: ImportCandidate, home: TravoisHome) -> bool:
-    """Return whether a session belongs to the project, if only those are wanted."""
+    """Return whether a session to import belongs to the project, if only those are wanted."""
     if project is None:
         return True
     return os.path.isdir(one.cwd) and identify_project(home, one.cwd).key in project.keys
@@ -114,7 +114,7 @@ def _is_of_project(project: Project | None, one: ImportCandidate, home: TravoisH
 def _session_lines(
     spoken: list[ImportCandidate], told: tuple[ImportCandidate, ...], *, silent: int
 ) -> Iterator[ImportLine]:
-    """Yield the lines about sessions; an empty one is often part of another session."""
+    """Yield the import preview's lines about sessions; an empty one often belongs to another."""
     if fresh := sum(1 for one in told if not one.known):
         yield ImportLine("sessions", format_session_count(fresh), "translated", "sessions")
     left = {
@@ -128,7 +128,7 @@ def _session_lines(
 
 
 def _memory_lines(home: TravoisHome, project: Project, wish: ImportRequest) -> list[ImportLine]:
-    """Return the lines about memories of this project; others are imported there."""
+    """Return the import preview's lines about this project's memories."""
     place, lines = None, list[ImportLine]()
     if wish.agent in ("claude", "codex"):
         place = foreign_memories.find_source(wish.agent, os.environ, trust_root(project.root))
@@ -211,5 +211,5 @@ def _import_sessions(
 
 
 def format_session_count(number: int) -> str:
-    """Format a number of sessions."""
+    """Format the number of sessions to import."""
     return f"{number:,} session{'' if number == 1 else 's'}"

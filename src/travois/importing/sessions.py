@@ -1,6 +1,6 @@
-"""Import of other agents' sessions: each is written to a staging folder, then moved into place.
+"""Importing other agents' sessions: each is written to a staging folder, then moved into place.
 
-What an import leaves behind when it is killed lies where no one looks, and goes with the next one.
+What a killed import leaves behind lies where nothing looks for it, and the next import removes it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ SHELL_PROGRAMS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh")
 
 
 def translate_foreign_call(call: Call) -> Call:
-    """Translate a call to our tool of the same meaning; unchanged if ours would differ."""
+    """Translate an imported tool call to our tool; unchanged if ours would differ."""
     name, needed = FOREIGN_TOOLS.get(call.name, ("", ()))
     args = decode_json_object(call.args) if name else None
     if args is None:
@@ -116,7 +116,7 @@ def _is_argv(key: str, value: object) -> bool:
 
 
 def _join_argv(argv: list[object]) -> str:
-    """Join an argument vector into a command line."""
+    """Join an imported call's argument vector into a command line."""
     words = [str(word) for word in argv]
     if len(words) == 3 and words[0] in SHELL_PROGRAMS and words[1] in ("-c", "-lc"):
         return words[2]
@@ -145,9 +145,9 @@ SetTime = Callable[[float], None]
 def append_recorded_session(
     recorded: RecordedSession, session: Session, *, keep: StoreBlob, tell: SetTime
 ) -> None:
-    """Append a recorded session to one that was just opened.
+    """Append an imported session to a log that was just opened.
 
-    The last summary is also the prose that our own next compaction begins with.
+    The last summary is also the text that our own next compaction begins with.
     """
     told = _TurnConverter(session, recorded.turns, keep=keep, tell=tell, model=recorded.model)
     shorter = {one.at: one for one in recorded.compactions}
@@ -296,7 +296,7 @@ def _text_blocks(text: str) -> tuple[TextOrMedia, ...]:
 
 
 def build_origin_note(recorded: RecordedSession) -> Noted:
-    """Build the note that records where a session comes from."""
+    """Build the note that records where an imported session comes from."""
     told = {
         "agent": recorded.agent,
         "id": recorded.id,
@@ -329,7 +329,7 @@ class ImportCandidate(msgspec.Struct, frozen=True):
 def list_import_candidates(
     home: TravoisHome, found: Iterable[SessionFile]
 ) -> Iterator[ImportCandidate]:
-    """List the sessions that have messages, each read only in part."""
+    """List the sessions to import that have messages, each read only in part."""
     there = {folder.name for folder in list_session_folders(home)}
     for one in found:
         told = _read_source_session(one, longest=PREVIEW_CHARS)
@@ -340,10 +340,10 @@ def list_import_candidates(
 
 
 def imported_session_id(told: RecordedSession) -> str:
-    """Return the id of an imported session: the same until the session goes on.
+    """Return an imported session's ID, which stays the same until the original continues.
 
-    One that was gone on with in the other agent gets another id: what was made of the earlier
-    import here is never touched.
+    One that was continued in the other agent gets another ID: what was made of the earlier import
+    here is never touched.
     """
     last = f"{told.at:.3f}" if told.at else str(len(told.turns))
     return str(uuid5(NAMESPACE_URL, f"travois:import {told.agent} {told.id} {last}"))
@@ -351,7 +351,7 @@ def imported_session_id(told: RecordedSession) -> str:
 
 @contextmanager
 def lock_staging_folder(home: TravoisHome) -> Generator[Path]:
-    """Lock the folder in which sessions are written, for one import at a time."""
+    """Lock the staging folder of imported sessions, for one import at a time."""
     folder = home.path / STAGING_FOLDER
     try:
         blobs.make_folders(folder)
@@ -373,9 +373,9 @@ def lock_staging_folder(home: TravoisHome) -> Generator[Path]:
 def import_session(
     home: TravoisHome, found: SessionFile, folder: Path, *, environ: Mapping[str, str]
 ) -> str:
-    """Import one session, staged in `folder` until it is complete; returns its id.
+    """Import one session, staged in `folder` until it is complete; return its ID.
 
-    Raises `UserError` if it cannot be read or kept; then nothing of it is left.
+    Raises `UserError` if it cannot be read or stored; then nothing of it is left.
     """
     told = _read_source_session(found, longest=NO_TEXT_LIMIT)
     if told is None:
@@ -431,14 +431,14 @@ def _read_source_session(found: SessionFile, *, longest: int) -> RecordedSession
 
 
 def _project_key(home: TravoisHome, cwd: str) -> str:
-    """Return the key of a session's project, whose folder may be gone."""
+    """Return the project key of an imported session, whose folder may be gone."""
     if os.path.isdir(cwd):
         return identify_project(home, cwd).key
     return f"gone-{blake2b(os.fsencode(cwd), digest_size=10).hexdigest()}"
 
 
 def recognize_session_file(path: Path) -> SessionFile:
-    """Recognize the session file of an agent by its content."""
+    """Recognize which agent's session a file to import is, by its content; None if unknown."""
     try:
         agent, found = _detect_session_agent(path), stat_session_file("", path)
     except OSError as error:

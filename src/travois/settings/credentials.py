@@ -1,4 +1,4 @@
-"""API keys that the user gave to `/login`: in the system's keyring, or in a private file."""
+"""API keys stored by `/login`: in the system's keyring, or in a private file."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class KeyStore:
 
 
 def run_keyring_program(words: tuple[str, ...], text: str) -> str | None:
-    """Store, look up or clear a key with the keyring's own program; None if there is none.
+    """Save, look up or delete an API key with the keyring's program; None if there is none.
 
     A key goes over standard input, never over the command line, which others can see.
     """

@@ -1,4 +1,4 @@
-"""Merging of settings files, variables and flags: the later source wins, denials stay."""
+"""Merging settings files, variables and flags: the later source wins, denials stay."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def load_settings(
     sources: str = "",
     etc: Path = ETC_FOLDER,
 ) -> LoadedSettings:
-    """Load and merge the settings of a workspace.
+    """Load and merge a workspace's settings.
 
     `given` is a file or a JSON object for this run; `chosen` are flags, by key; `sources` names the
     files that count, if not all do. The administrator's settings come last: nothing overrides them.
@@ -284,14 +284,14 @@ class _SettingsMerge:
 
 
 def _layer_variables(layer: SettingsLayer) -> dict[str, str]:
-    """Return the variables that a layer sets, without TRAVOIS_ ones."""
+    """Return the environment variables that a settings layer sets, without TRAVOIS_ ones."""
     keys = (key for key in layer.values if key.startswith("env."))
     named = {key.removeprefix("env."): str(layer.values[key]) for key in keys}
     return {name: value for name, value in named.items() if not name.startswith(VARIABLE_PREFIX)}
 
 
 def _describe_changed_files(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield one line about changed files behind trusted commands."""
+    """Describe the changed files behind trusted commands in the settings, one line each."""
     files = list(dict.fromkeys(file for each in changed.values() for file in each))
     if files:
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
@@ -303,7 +303,7 @@ def _describe_changed_files(root: str, changed: dict[str, tuple[str, ...]]) -> I
 
 
 def _find_secret_values(tree: Json) -> Iterator[tuple[str, str]]:
-    """Yield the texts in settings that are secrets by name or place."""
+    """Yield the secrets in settings, by name or place."""
     for key, value in tree.items():
         if is_settings_tree(value):
             below = {f"{key}.{name}": each for name, each in value.items()}
@@ -325,7 +325,7 @@ def _describe_unknown_key(layer: SettingsLayer, key: str) -> str:
 
 
 def _describe_misplaced_path(rule: PermissionRule) -> str:
-    """Return why a deny or ask rule probably misses its target: `/etc` counts from its base."""
+    """Return why a settings file's path rule probably misses its target; empty if it does not."""
     top = rule.what.strip("/").partition("/")[0]
     there = os.path.exists(os.path.join("/", top)) and "*" not in top
     if rule.effect == "allow" or not there or os.path.exists(os.path.join(rule.base, top)):

@@ -72,7 +72,7 @@ class SettingsPlaces(msgspec.Struct, frozen=True):
 
 
 def parse_setting_sources(named: str) -> tuple[SettingsLevel, ...]:
-    """Return the file levels that count, weakest first: all for an empty text, none for `none`."""
+    """Parse which settings levels count, weakest first: empty means all, `none` none."""
     if named == "none":
         return ()
     picked = [word.strip() for word in named.split(",") if word.strip()]
@@ -85,7 +85,7 @@ def parse_setting_sources(named: str) -> tuple[SettingsLevel, ...]:
 def read_level_files(
     where: SettingsPlaces, level: SettingsLevel, environ: Mapping[str, str]
 ) -> Iterator[SettingsLayer]:
-    """Yield the files of a level: the other agent's, then our own."""
+    """Yield the settings files of a level: the other agents', then our own."""
     home = CLAUDE.find_home(environ)
     theirs = home / "settings.json" if home else None
     person = environ.get("HOME", "") if level == "user" else where.root
@@ -117,7 +117,7 @@ def read_level_files(
 
 
 def _plugin_layer(folder: Path, level: SettingsLevel) -> Iterator[SettingsLayer]:
-    """Yield the plugins in a folder, as if its settings named them."""
+    """Yield the plugins in a folder, as if settings named them."""
     if found := list_plugin_folders(str(folder)):
         yield SettingsLayer(str(folder), {"plugins": found}, level=level)
 
@@ -125,7 +125,7 @@ def _plugin_layer(folder: Path, level: SettingsLevel) -> Iterator[SettingsLayer]
 def read_settings_file(
     path: Path, *, level: SettingsLevel, own: bool = True, base: str = ""
 ) -> Iterator[SettingsLayer]:
-    """Yield the layer of a file, if the file exists."""
+    """Yield the settings layer of a file, if the file exists."""
     try:
         if not path.exists():
             return
@@ -190,7 +190,7 @@ def _variable_name(key: str) -> str:
 
 
 def _parse_variable(text: str, *, key: str) -> object:
-    """Parse the value of a settings variable according to the type of the setting."""
+    """Parse a settings variable's value by the type of its setting."""
     if isinstance(DEFAULT_VALUES[key], str):
         return text
     if isinstance(DEFAULT_VALUES[key], bool):

@@ -97,10 +97,10 @@ NODE_BIN = os.path.join("node_modules", ".bin")
 
 
 def find_reached_files(line: str, places: tuple[str, ...]) -> dict[str, str]:
-    """Return the workspace files that a command reaches, by path, each with its digest.
+    """Return the workspace files that a command to trust reaches, by path, with digests.
 
-    `line` is a command line, or the JSON that holds one; `places` are the folders that its words
-    may count from, the workspace first.
+    `line` is a command line, or the JSON that contains one; `places` are the folders that its words
+    may be relative to, the workspace first.
     """
     found: dict[str, str] = {}
     waiting, size = list(_files_named_in(line, places, bases=places, words="all")), 0
@@ -119,7 +119,7 @@ def find_reached_files(line: str, places: tuple[str, ...]) -> dict[str, str]:
 
 
 def compare_reached_files(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
-    """Describe how the files that a command reaches have changed, one line each."""
+    """Describe how the files behind a trusted command have changed, one line each."""
     fates = {
         **{path: "changed" for path in before if now.get(path, before[path]) != before[path]},
         **{path: "was deleted" for path in before if path not in now},
@@ -146,7 +146,7 @@ def _files_named_by_file(path: str, text: str, places: tuple[str, ...]) -> Itera
 def _files_named_in(
     text: str, places: tuple[str, ...], *, bases: tuple[str, ...], words: WordChoice
 ) -> Iterator[str]:
-    """Yield the programs, modules and recipes in the workspace that a text names."""
+    """Yield the workspace programs, modules and recipes that a command to trust names."""
     for module in PYTHON_MODULE_OPTION.findall(text):
         yield from _module_files(
             module, (*bases, *(os.path.join(place, "src") for place in places))
@@ -161,7 +161,7 @@ def _files_named_in(
 
 
 def _files_of_word(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files that one word of a command means, if it were run in this folder."""
+    """Yield the files that one word of a command to trust may mean in this folder."""
     for recipe in RUNNER_FILES.get(word, ()):
         yield from _filter_existing(os.path.join(base, recipe))
     if "/" not in word:
@@ -174,7 +174,7 @@ def _files_of_word(word: str, base: str, places: tuple[str, ...]) -> Iterator[st
 
 
 def _python_imports(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
-    """Yield the modules in the workspace that a Python file imports."""
+    """Yield the workspace modules that a trusted Python file imports."""
     roots = (folder, *places, *(os.path.join(place, "src") for place in places))
     for source, names, plain in PYTHON_IMPORT.findall(text):
         for module in re.findall(r"[\w.]+", plain):
@@ -188,7 +188,7 @@ def _python_imports(text: str, folder: str, places: tuple[str, ...]) -> Iterator
 
 
 def _module_files(name: str, roots: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files that a dotted Python module name may mean below these folders."""
+    """Yield the files that a trusted command's dotted Python module name may mean."""
     parts = [part for part in name.split(".") if part]
     for root in dict.fromkeys(roots):
         for count in range(1, len(parts) + 1):
@@ -203,7 +203,7 @@ def _filter_existing(path: str, endings: tuple[str, ...] = ("",)) -> Iterator[st
 
 
 def _package_scripts(text: str) -> str:
-    """Return the `scripts` of package.json."""
+    """Return the `scripts` of package.json, for the digest of a trusted command."""
     try:
         tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         return bytes(tree.get("scripts", msgspec.Raw(b""))).decode()
@@ -268,7 +268,7 @@ class FolderTrust(msgspec.Struct, frozen=True):
 
 
 def trust_root(folder: str) -> str:
-    """Return the folder that trust in this one is about: its repository, if it is in one.
+    """Return the folder that trust in this one applies to: its repository, if it is in one.
 
     A worktree is part of its main checkout if that one knows of it: a folder's own claims may be
     forged, so they count only if the other end agrees.
@@ -293,7 +293,7 @@ def trust_status(home: TravoisHome, root: str, wanted: Iterable[str]) -> TrustSt
 
 
 def list_agreed_digests(home: TravoisHome, root: str) -> frozenset[str]:
-    """Return the digests of all requests approved in a trusted folder."""
+    """Return the digests of all requests that the user approved in a trusted folder."""
     said = _load_folder_trust(home, root)
     return frozenset(said.agreed) if said.trusted else frozenset()
 
@@ -301,7 +301,7 @@ def list_agreed_digests(home: TravoisHome, root: str) -> frozenset[str]:
 def trust_folder(
     home: TravoisHome, root: str, wanted: Iterable[str], *, places: tuple[str, ...] = ()
 ) -> None:
-    """Trust a folder with its requests, and with the files that they reach at this moment.
+    """Trust a folder with its requests, and with the files that they reach now.
 
     `places` are the folders that its commands run in.
     """
@@ -317,7 +317,7 @@ def trust_folder(
 def find_changed_files(
     home: TravoisHome, root: str, wanted: Iterable[str], *, places: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the changed files that trusted commands reach, by the approved line."""
+    """Return the changed files behind trusted commands, by the approved line."""
     said = _load_folder_trust(home, root)
     lines = (
         [line for line in wanted if digest_request(line) in said.reached] if said.trusted else []
@@ -344,7 +344,7 @@ def _trace_commands(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str
 
 
 def refuse_requests(home: TravoisHome, root: str, wanted: Iterable[str]) -> None:
-    """Record that the user refuses these requests, so that they are not asked again."""
+    """Record that the user refuses to trust these requests, so that they are not asked again."""
     asked = tuple(map(digest_request, wanted))
     with _edit_folder_trust(home, root) as (said, save):
         fresh = tuple(each for each in asked if each not in said.agreed)
@@ -359,7 +359,7 @@ def revoke_trust(home: TravoisHome, root: str) -> bool:
 
 
 def list_folder_trust(home: TravoisHome) -> tuple[FolderTrust, ...]:
-    """Return the decisions about all folders."""
+    """Return the user's trust decisions about all folders."""
     folder = home.path / "trust"
     files = folder.glob("*.json") if folder.is_dir() else ()
     said = (_decode_folder_trust(file.read_bytes()) for file in files)
@@ -369,13 +369,13 @@ def list_folder_trust(home: TravoisHome) -> tuple[FolderTrust, ...]:
 def remember_answer(
     home: TravoisHome, root: str, item: str, *, under: AnswerKind = "allow"
 ) -> None:
-    """Record a rule for a folder, or an additional folder."""
+    """Remember a permission answer for a trusted folder: a rule, or an additional folder."""
     with _edit_folder_trust(home, root) as (said, save):
         save(replace(said, **{under: _append_unique(said.answers(under), (item,))}))
 
 
 def save_permission_update(home: TravoisHome, root: str, update: PermissionUpdate) -> None:
-    """Save what an answer changed, for later sessions of this folder or of the user."""
+    """Save a permission answer for later sessions of this folder or of the user."""
     if update.destination == "userSettings" and update.type == "addRules":
         for spec in update.rules:
             add_to_user_setting(home, f"permissions.{update.behavior}", spec.text)
@@ -390,7 +390,7 @@ def save_permission_update(home: TravoisHome, root: str, update: PermissionUpdat
 
 
 def forget_answer(home: TravoisHome, root: str, item: str, *, under: AnswerKind = "allow") -> bool:
-    """Remove an answer; return whether it was there."""
+    """Forget a permission answer kept for a folder; return whether there was one."""
     with _edit_folder_trust(home, root) as (said, save):
         left = tuple(each for each in said.answers(under) if each != item)
         save(replace(said, **{under: left}))
@@ -398,12 +398,12 @@ def forget_answer(home: TravoisHome, root: str, item: str, *, under: AnswerKind 
 
 
 def list_answers(home: TravoisHome, root: str, *, under: AnswerKind = "allow") -> tuple[str, ...]:
-    """Return the user's answers of one kind that are kept for a workspace folder."""
+    """Return the permission answers of one kind that are kept for a folder."""
     return _load_folder_trust(home, root).answers(under)
 
 
 def set_sandboxed(home: TravoisHome, root: str, *, allowed: bool) -> bool:
-    """Allow sandboxed commands without asking, or stop that; return the earlier setting."""
+    """Remember whether sandboxed commands run without asking in a folder; return the old choice."""
     with _edit_folder_trust(home, root) as (said, save):
         save(replace(said, sandboxed=allowed))
         return said.sandboxed
@@ -420,7 +420,7 @@ def digest_request(text: str) -> str:
 
 
 def _main_checkout(top: str) -> str:
-    """Return the main checkout of a worktree; empty if it is not one, or not known there."""
+    """Return a worktree's main checkout for trust; empty if there is none that knows it."""
     git = os.path.join(top, ".git")
     where = _read_git_file(git).removeprefix("gitdir:").strip()
     if not where:
@@ -475,7 +475,7 @@ def _decode_folder_trust(data: bytes) -> FolderTrust:
 def _edit_folder_trust(
     home: TravoisHome, root: str
 ) -> Generator[tuple[FolderTrust, Callable[[FolderTrust], None]]]:
-    """Yield the decisions about a folder, and a function to replace them, under a lock."""
+    """Yield the trust decisions about a folder, and a function to replace them, under a lock."""
     folder = home.path / "trust"
     path = folder / f"{digest_request(root)}.json"
     try:
@@ -593,7 +593,7 @@ class RestrictedLayer(msgspec.Struct):
 def restrict_workspace_layer(
     layer: SettingsLayer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]
 ) -> RestrictedLayer:
-    """Split a workspace's layer by what it may set; `held` are the user's own values."""
+    """Split a workspace's settings by trust; `held` are the user's own values."""
     found = RestrictedLayer({}, {}, [], [])
     for key, value in layer.values.items():
         if _mode_of_value(key, value) == "bypass":
@@ -616,7 +616,7 @@ def restrict_workspace_layer(
 
 
 def tightens_setting(key: str, value: object, held: object) -> bool:
-    """Return whether a value gives no right that was not there before."""
+    """Return whether a workspace's value only takes rights away and so needs no trust."""
     if key in TIGHTENING_KEYS or value == held or (key.startswith("enabledPlugins.") and not value):
         return True
     if mode := _mode_of_value(key, value):
@@ -629,7 +629,7 @@ def tightens_setting(key: str, value: object, held: object) -> bool:
 
 
 def script_paths(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
-    """Yield the workspace programs that hooks name: changing one changes the hook."""
+    """Yield the workspace programs that hooks to trust name: changing one changes the hook."""
     text = PROJECT_DIR_VARIABLE.sub("./", msgspec.json.encode(hooks).decode())
     for word in HOOK_COMMAND_WORD.findall(text):
         for place in places:
@@ -641,7 +641,7 @@ def script_paths(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
 
 
 def _is_runnable_script(path: str) -> bool:
-    """Return whether a file is a program, not one that a program writes to."""
+    """Return whether a file that a trusted command names is a program, not its output."""
     return path.endswith(SCRIPT_SUFFIXES) or os.access(path, os.X_OK)
 
 
@@ -651,7 +651,7 @@ def _record_request(found: RestrictedLayer, text: str, agreed: frozenset[str]) -
 
 
 def _mode_of_value(key: str, value: object) -> str:
-    """Return the permission mode that a value of this key names; empty for other keys."""
+    """Return the permission mode that a workspace setting names; empty for other keys."""
     if key != "permissions.defaultMode":
         return ""
     return msgspec.convert({"defaultMode": value}, PermissionSettings).mode
@@ -663,32 +663,32 @@ def _hook_groups(hooks: Json) -> Iterator[tuple[str, object]]:
 
 
 def _describe_hook_group(event: str, group: object, places: tuple[str, ...]) -> str:
-    """Describe a group of hooks as it is written, with the digests of the files that it runs."""
+    """Describe a hook group for the trust question, with the digests of its files."""
     return (
         f"hook {event}: {msgspec.json.encode(group).decode()}{hash_scripts({event: group}, places)}"
     )
 
 
 def describe_hook_request(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
-    """Describe the hooks that a skill or agent file asks for."""
+    """Describe the hooks of a skill or agent file for the trust question."""
     path, text = os.path.relpath(origin, places[0]), msgspec.json.encode(hooks).decode()
     return f"hooks: {path} listens with {text}{hash_scripts(hooks, places)}"
 
 
 def _describe_setting(key: str, value: object, places: tuple[str, ...]) -> str:
-    """Describe a setting as it is written, with the digests of the files that it runs."""
+    """Describe a setting for the trust question, with the digests of its files."""
     files = hash_scripts({key: value}, places) if key == STATUS_LINE_KEY else ""
     return f"{key}: {msgspec.json.encode(value).decode()}{files}"
 
 
 def hash_scripts(named: Json, places: tuple[str, ...]) -> str:
-    """List the workspace programs that something names, each with the digest of its content."""
+    """List the workspace programs that a request for trust names, each with its digest."""
     files = dict.fromkeys(script_paths(named, places))
     return "".join(f" [{os.path.relpath(path, places[0])} is {_hash_file(path)}]" for path in files)
 
 
 def _hash_file(path: str) -> str:
-    """Return the SHA-256 digest of a file whose content is trusted; `unreadable` if it is that."""
+    """Return a trusted file's SHA-256 digest; `unreadable` if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()

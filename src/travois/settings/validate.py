@@ -107,7 +107,7 @@ def parse_settings(
 
 
 def _refuse_nul(values: Json, layer: SettingsLayer) -> None:
-    """Refuse a NUL in any value: no path, variable or command can hold one."""
+    """Refuse a NUL in a settings value: no path, variable or command can contain one."""
     for key, value in values.items():
         if "\\u0000" in msgspec.json.encode(value).decode().replace("\\\\", ""):
             why = "it contains a NUL character, which paths, variables and commands cannot contain"
@@ -115,9 +115,9 @@ def _refuse_nul(values: Json, layer: SettingsLayer) -> None:
 
 
 def validate_layer(layer: SettingsLayer) -> SettingsLayer:
-    """Return the layer once every value has the type of its key.
+    """Check that every value in a settings layer has the type of its key, and return the layer.
 
-    Values that another agent's file grants in words that we do not understand are dropped.
+    Rights that another agent's file grants in words that we do not understand are dropped.
     """
     fine = {key: value for key, value in layer.values.items() if is_known_key(key)}
     try:
@@ -140,7 +140,7 @@ def validate_layer(layer: SettingsLayer) -> SettingsLayer:
 
 
 def _drop_value(layer: SettingsLayer, key: str, problem: str) -> SettingsLayer:
-    """Drop a value that another agent may understand and we do not."""
+    """Drop a settings value that another agent may understand and we do not."""
     left = {k: v for k, v in layer.values.items() if k != key and not k.startswith(f"{key}.")}
     notice = f"{layer.locate_key(key)} is ignored: {problem}"
     return replace(layer, values=left, notices=(*layer.notices, notice))
@@ -169,7 +169,7 @@ def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
 
 
 def _find_rule_flaw(text: str, effect: RuleEffect) -> tuple[str, str]:
-    """Return what is not possible with a rule, and why."""
+    """Return what is invalid in a settings file's permission rule, and why; None if nothing."""
     try:
         why = explain_unenforceable_rule(rules.parse_permission_rule(text, effect))
     except ValueError as error:
@@ -178,7 +178,7 @@ def _find_rule_flaw(text: str, effect: RuleEffect) -> tuple[str, str]:
 
 
 def _check_sandbox_paths(layer: SettingsLayer, key: str) -> SettingsLayer:
-    """Check that the sandbox can enforce these paths; a folder may end in `/**`."""
+    """Check that the sandbox can enforce the paths in settings; a folder may end in `/**`."""
     paths = [path.removesuffix("/**") for path in as_text_list(layer.values.get(key, ()))]
     if not paths:
         return layer
@@ -193,7 +193,7 @@ def _check_sandbox_paths(layer: SettingsLayer, key: str) -> SettingsLayer:
 
 
 def _drop_item(layer: SettingsLayer, key: str, item: str, *, fault: UserError) -> SettingsLayer:
-    """Drop a right granted in another agent's words; raise the error for anything else."""
+    """Drop a right in settings written for another agent; raise the error for anything else."""
     if not layer.foreign or key not in ("permissions.allow", *SANDBOX_PATH_KEYS[:2]):
         raise fault
     left = [word for word in as_text_list(layer.values[key]) if word != item]
@@ -214,7 +214,7 @@ def _check_examples(layer: SettingsLayer, settings: Settings) -> None:
 
 
 def _explain_json_error(text: str) -> str:
-    """Explain where a text stops being JSON."""
+    """Explain where a settings file stops being valid JSON."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -225,7 +225,7 @@ def _explain_json_error(text: str) -> str:
 
 
 def _find_key_line(text: str, key: str, item: str) -> int:
-    """Return the line of a key, or of one item of its list, found by searching; 0 if unknown."""
+    """Return the line of a settings key, or of one list item, by searching; 0 if unknown."""
     at = 0
     for name in key.split("."):
         at = max(text.find(f'"{name}"', at), at)
@@ -236,7 +236,7 @@ def _find_key_line(text: str, key: str, item: str) -> int:
 
 
 def flatten_tree(tree: Json, shape: Json | None = None) -> Json:
-    """Flatten a tree to dotted keys, such as `timeouts.idle`."""
+    """Flatten a settings tree to dotted keys, such as `timeouts.idle`."""
     shape, found = _SETTINGS_SHAPE if shape is None else shape, Json()
     for name, value in tree.items():
         inner = shape.get(name)
@@ -248,7 +248,7 @@ def flatten_tree(tree: Json, shape: Json | None = None) -> Json:
 
 
 def nest_keys(values: Json) -> Json:
-    """Build the tree of these dotted keys."""
+    """Nest dotted settings keys in a tree."""
     tree: Json = {}
     for key, value in values.items():
         branch, names = tree, _split_key(key)
@@ -261,7 +261,7 @@ def nest_keys(values: Json) -> Json:
 
 
 def _split_key(key: str) -> list[str]:
-    """Split a key into its names; the name of a variable or a model may contain dots."""
+    """Split a settings key into its names; a variable's or model's name may contain dots."""
     group = next((name for name in NAME_KEYED_GROUPS if key.startswith(name)), "")
     return [*group.split(".")[:-1], key.removeprefix(group)] if group else key.split(".")
 
@@ -292,12 +292,12 @@ def _describe_choices(key: str) -> str:
 
 
 def as_text_list(value: object) -> tuple[str, ...]:
-    """Convert a value to a tuple of texts."""
+    """Convert a settings value to a tuple of texts."""
     return msgspec.convert(value, tuple[str, ...])
 
 
 def is_known_key(key: str) -> bool:
-    """Return whether there is such a setting, or a group of settings."""
+    """Return whether a settings key, or a group of settings, exists."""
     group = any(name.startswith(f"{key}.") for name in DEFAULT_VALUES)
     return (
         key in DEFAULT_VALUES
@@ -308,7 +308,7 @@ def is_known_key(key: str) -> bool:
 
 
 def find_nearest_word(word: str, among: Iterable[str]) -> str:
-    """Return the known word that a misspelt one probably means; empty if none is similar."""
+    """Return the known settings word most like a misspelt one; empty if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
 
 
@@ -326,7 +326,7 @@ MERGED_LISTS = (
 
 
 def save_user_setting(home: TravoisHome, key: str, value: str | bool) -> None:
-    """Change one setting in the user's file; everything else in it stays, in its order."""
+    """Change one setting in the user's settings file; the rest stays, in its order."""
     _edit_user_settings(home, key, lambda held: value)
 
 

@@ -114,10 +114,10 @@ class _BranchReader:
 
 
 def _last_branch_ids(path: Path) -> set[str]:
-    """Return the lines of the branch that ends last.
+    """Return the lines of a Claude Code session's last branch.
 
-    Calls that ran side by side are lines of their own, and so are their results: what hangs on a
-    reply of the branch belongs to it.
+    Parallel calls are lines of their own, and so are their results: what is attached to a reply of
+    the branch belongs to it.
     """
     parents: dict[str, str] = {}
     beside: dict[str, str] = {}
@@ -143,7 +143,7 @@ def _last_branch_ids(path: Path) -> set[str]:
 
 
 def _owning_reply(record: Json) -> str:
-    """Return the reply that a line is a part of, or the line whose call it answers."""
+    """Return the reply that a Claude Code session line is part of, or whose call it answers."""
     message = object_at(record, "message")
     if string_at(record, "type") == "assistant":
         return string_at(message, "id")

@@ -72,7 +72,7 @@ def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession
 
 
 def _roll_back_turns(turns: list[RecordedTurn], prompts: int) -> None:
-    """Forget so many prompts of the user, and all that came of them."""
+    """Remove a Codex session's last prompts, with everything that followed them."""
     for _ in range(prompts):
         while turns and turns.pop().who != "user":
             pass
@@ -121,6 +121,6 @@ def _codex_result_turn(item: Json, at: float) -> RecordedTurn:
 
 
 def _find_cwd_in_text(text: str) -> str:
-    """Return the folder that early versions name only in a message to the model."""
+    """Return the folder that old Codex sessions name only in a message to the model."""
     found = CWD_PATTERN.search(text[:2000])
     return (found[1] or found[2]).strip() if found else ""

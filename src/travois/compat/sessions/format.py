@@ -1,4 +1,4 @@
-"""Recorded sessions of any agent in one format, and tolerant JSON readers for them."""
+"""The common format of recorded sessions of any agent, and tolerant JSON readers for them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ LONE_SURROGATE = re.compile(
 
 
 def read_json_lines(path: Path) -> Iterator[Json]:
-    """Yield the JSON objects of a file, one per line, skipping damaged and huge lines."""
+    """Yield the JSON objects of a session file, one per line, without damaged and huge lines."""
     with path.open("rb", buffering=1 << 20) as file:
         while line := file.readline(MAX_LINE_BYTES):
             if not line.endswith(b"\n") and len(line) == MAX_LINE_BYTES:
@@ -111,7 +111,7 @@ def _skip_long_line(file: BinaryIO) -> None:
 
 
 def decode_json_object(data: bytes | str) -> Json | None:
-    """Decode a JSON object; None if it is anything else.
+    """Decode a JSON object in a session file; None if it is anything else.
 
     Agents that cut texts sometimes cut a character in two: what is left of it is replaced.
     """
@@ -148,7 +148,7 @@ def objects_at(record: Json, key: str) -> list[Json]:
 
 
 def join_texts(content: object) -> str:
-    """Join the text of a content: a string, or a list of strings or text blocks."""
+    """Join the text of a recorded message: a string, or a list of strings or text blocks."""
     if isinstance(content, str):
         return content
     listed = cast("list[object]", content) if isinstance(content, list) else []
@@ -167,7 +167,7 @@ def int_at(record: Json, key: str) -> int:
 
 
 def parse_timestamp(value: object) -> float:
-    """Parse a time as seconds since 1970, from text or milliseconds; 0 if that fails."""
+    """Parse a session's time as seconds since 1970, from text or milliseconds; 0 if invalid."""
     if isinstance(value, int | float):
         return value / 1000
     try:
@@ -177,7 +177,7 @@ def parse_timestamp(value: object) -> float:
 
 
 def encode_arguments(args: object) -> str:
-    """Return the arguments of a call as JSON text."""
+    """Return a recorded tool call's arguments as JSON text."""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
 
 
@@ -191,7 +191,7 @@ DATA_URL = re.compile(r"data:([\w.+/-]+);base64,")
 
 
 def stat_session_file(agent: str, path: Path) -> SessionFile | None:
-    """Return a file with its size and time; None if it is gone or empty."""
+    """Return a session file with its size and time; None if it is missing or empty."""
     try:
         stat = path.stat()
     except OSError:
@@ -239,12 +239,12 @@ def shorten_turns(turns: Iterable[RecordedTurn], longest: int) -> Iterator[Recor
 
 
 def shorten_text(text: str, longest: int) -> str:
-    """Shorten a text to a number of characters."""
+    """Shorten a recorded text to a number of characters."""
     return text if len(text) <= longest else text[:longest] + "…"
 
 
 def classify_user_text(text: str) -> Speaker:
-    """Classify a user message: from the user, or injected by the harness."""
+    """Classify a recorded user message: typed by the user, or injected by the harness."""
     return "note" if INJECTED_TEXT.match(text) else "user"
 
 

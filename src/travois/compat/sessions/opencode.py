@@ -162,7 +162,7 @@ def _select_parts(database: Path, message: str) -> Iterator[Json]:
 
 
 def _query_database(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
-    """Yield rows of opencode's database, even while it is in use; none if it is no such file."""
+    """Yield rows of opencode's session database, even while in use; none if it is unreadable."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
             yield from opened.execute(query, values)
@@ -193,7 +193,7 @@ def _read_json_file(path: Path) -> Json:
 
 
 def _modification_time(path: Path) -> int:
-    """Return the modification time of a session file in nanoseconds; 0 if it is missing."""
+    """Return an opencode session file's modification time in nanoseconds; 0 if missing."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

@@ -65,7 +65,7 @@ def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession
 
 
 def _current_branch_ids(path: Path) -> set[str]:
-    """Return the ids of the last branch's entries; those without a parent follow each other."""
+    """Return the entry IDs of a pi session's last branch; without parents, in file order."""
     parents: dict[str, str] = {}
     last = ""
     for entry in read_json_lines(path):

@@ -69,14 +69,14 @@ def build_passages(recorded: RecordedSession, *, group: str) -> list[SearchDocum
 
 
 def mask_secrets(text: str) -> str:
-    """Replace what looks like a secret in a text before it is indexed."""
+    """Mask what looks like a secret in a session's text before it is indexed."""
     for found in reversed(secrets.find_secrets(text)):
         text = f"{text[: found.start]}[{found.kind}]{text[found.end :]}"
     return text
 
 
 def files_of_call(call: Call) -> tuple[str, ...]:
-    """Return the files that a recorded tool call names."""
+    """Return the files that a recorded tool call names, for the session index."""
     args = decode_json_object(call.args) or {}
     named = [string_at(args, key) for key in PATH_ARGUMENTS if string_at(args, key)]
     return (*named, *PATCHED_FILE.findall(string_at(args, "input")))
@@ -124,7 +124,7 @@ def _todo_steps(call: Call) -> list[str]:
 
 
 def split_passages(text: str) -> Iterator[str]:
-    """Split a text into passages of a readable size at its pauses."""
+    """Split a session's text into passages of a readable size for the index."""
     text = text.strip()
     while len(text) > PASSAGE_CHARS + PASSAGE_CHARS // 4:
         room = text[:PASSAGE_CHARS]
@@ -380,7 +380,7 @@ def _passage_group(found: SessionFile) -> str:
 def _best_passages(
     query: SearchQuery, candidates: Sequence[SearchCandidate]
 ) -> dict[str, list[SearchDocument]]:
-    """Return the best passages with the searched words in each session, none twice."""
+    """Return the best passages with the searched words in each session, without duplicates."""
     documents = {one.document.id: one.document for one in candidates if one.lexical}
     best: dict[str, list[SearchDocument]] = {}
     for hit in rank.rank_documents(query, candidates):

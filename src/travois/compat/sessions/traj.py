@@ -31,7 +31,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_traj_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:
-    """Read a session; raises OSError, and `UserError` if the file holds none."""
+    """Read a traj/1 session; raises OSError, and `UserError` if the file has none."""
     first, *records = read_traj_records(path)
     turns: list[RecordedTurn] = []
     shorter: list[RecordedCompaction] = []
