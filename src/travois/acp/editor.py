@@ -1,4 +1,4 @@
-"""The editor as the user and as the file system: questions, prompts and open buffers."""
+"""The editor as user and file system of an ACP session: questions, prompts, open buffers."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class EditorUser:
 def _question_call_json(
     describe: Callable[[Call], JsonObject], question: PermissionQuestion
 ) -> JsonObject:
-    """Build the call with its effects and why it needs approval, in full."""
+    """Build the tool call shown with the editor's permission question, with all effects."""
     told = describe(Call(question.call, question.tool, question.args))
     planned = told.get("content")
     lines = updates.text_content(updates.fence_text("\n".join(render_question(question))))
@@ -186,7 +186,7 @@ def _option_label(label: str, description: str) -> str:
 
 
 def _form_field_json(choice: Choice) -> Json:
-    """Build the form field of a question."""
+    """Build the editor's form field for a question."""
     options: list[Json] = [
         {"const": one.label, "title": escape_invisible(_option_label(one.label, one.description))}
         for one in choice.options
@@ -215,7 +215,7 @@ EMPTY_PROMPT = PromptParts(())
 
 
 def parse_prompt_blocks(blocks: tuple[PromptBlock, ...], blobs: Blobs, *, cwd: str) -> PromptParts:
-    """Parse a prompt; raise `AcpError` for unsupported content."""
+    """Parse the editor's prompt; raise `AcpError` for unsupported content."""
     words = _join_block_texts(blocks, cwd)
     media = tuple(found for block in blocks if (found := _block_media(block, blobs)))
     notes = tuple(
@@ -231,7 +231,7 @@ def parse_prompt_blocks(blocks: tuple[PromptBlock, ...], blobs: Blobs, *, cwd: s
 
 
 def _join_block_texts(blocks: tuple[PromptBlock, ...], cwd: str) -> str:
-    """Join the text of all blocks; mentions are set apart by spaces."""
+    """Join the text of the editor's prompt blocks; mentions are set apart by spaces."""
     words = ""
     for block in blocks:
         part = _block_text(block, cwd)
@@ -241,7 +241,7 @@ def _join_block_texts(blocks: tuple[PromptBlock, ...], cwd: str) -> str:
 
 
 def _block_text(block: PromptBlock, cwd: str) -> str:
-    """Return the text of a block."""
+    """Return the text of a block in the editor's prompt."""
     match block.type:
         case "text":
             return block.text
@@ -258,7 +258,7 @@ def _block_text(block: PromptBlock, cwd: str) -> str:
 
 
 def _mention_link(block: PromptBlock, cwd: str) -> str:
-    """Return a mention for a file, so that it is read with the prompt; a link for anything else."""
+    """Return an @mention for the editor's file link; a plain link for anything else."""
     uri = block.uri or ""
     if not uri.startswith("file:"):
         return f"[{block.name or uri}]({uri})"
@@ -272,7 +272,7 @@ def _display_uri(uri: str, cwd: str) -> str:
 
 
 def _workspace_path(uri: str, cwd: str) -> str:
-    """Return the path of a file URI, relative to the workspace if it is inside."""
+    """Return the path of the editor's file URI, relative if inside the workspace."""
     path = unquote(urlsplit(uri).path)
     return os.path.relpath(path, cwd) if path.startswith(f"{cwd.rstrip('/')}/") else path
 
@@ -287,7 +287,7 @@ def _block_media(block: PromptBlock, blobs: Blobs) -> Media | None:
 
 
 def _store_resource(resource: EmbeddedResource, blobs: Blobs) -> Media:
-    """Store an embedded resource; raise `AcpError` unless it is an image or a PDF."""
+    """Store the editor's embedded resource; raise `AcpError` unless an image or a PDF."""
     kind = resource.mime_type or ""
     if not kind.startswith("image/") and kind != PDF_TYPE:
         raise AcpError(INVALID_PARAMS, f"Attachments of type {kind or 'unknown'} are not supported")
@@ -380,7 +380,7 @@ class EditorFiles:
         await self._files.remove(path, expect=expect)
 
     def _is_editor_text(self, path: str, data: bytes) -> bool:
-        """Tell whether this is a UTF-8 text in the workspace, which an editor can write back."""
+        """Return whether a path is a UTF-8 text in the workspace, which the editor can save."""
         if len(data) > MAX_BUFFER_BYTES or not any(
             is_inside(path, folder) for folder in self._folders
         ):

@@ -1,4 +1,4 @@
-"""Modes and models to choose from in the editor."""
+"""Options that the editor offers: permission modes and models."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _select_option_json(id: str, name: str, value: str, *, options: list[Json]) 
 
 
 def reachable_model_names(options: Options) -> tuple[str, ...]:
-    """Return the models in the catalogue whose API keys are set."""
+    """Return the models to offer in the editor: those whose API keys are set."""
     among = model_catalog(load_workspace(options)[1])
     return tuple(
         name
@@ -108,7 +108,7 @@ def reachable_model_names(options: Options) -> tuple[str, ...]:
 
 
 def needs_api_key(options: Options) -> bool:
-    """Tell whether no session can start because no API key is set."""
+    """Return whether the editor can start no session because no API key is set."""
     loaded = load_workspace(options)[1]
     among, chosen = model_catalog(loaded), loaded.settings.model
     if not chosen.strip() and not catalog.has_default_model(os.environ, among=among):

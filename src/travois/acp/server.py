@@ -245,7 +245,7 @@ class AcpServer:
 
 
 def _auth_method_json() -> Json:
-    """Describe the authentication method: an API key of any provider, from the environment."""
+    """Describe the ACP authentication method: an API key from the environment."""
     names = dict.fromkeys(
         name for one in catalog.load_catalog().providers.values() for name in one.key_env
     )
@@ -255,7 +255,7 @@ def _auth_method_json() -> Json:
 
 
 def _mcp_server_settings(server: McpServerParams) -> Json:
-    """Convert a server to an entry of our settings."""
+    """Convert an MCP server from the editor to an entry of our settings."""
     if server.type == "stdio":
         env = _pairs_to_object(server.env)
         return {"command": server.command, "args": list(server.args), "env": env}
@@ -286,7 +286,7 @@ def _find_session_summary(id: str) -> SessionSummary:
 def _discard_session(
     home: TravoisHome, summary: SessionSummary, everything: list[SessionSummary]
 ) -> None:
-    """Move a session to the trash, unless another one was forked from it."""
+    """Move the editor's session to the trash, unless another one was forked from it."""
     if any(one.parent == summary.id for one in everything):
         raise UserError("The session cannot be deleted", why="another session was forked from it")
     trash_session(home, summary)
@@ -300,7 +300,7 @@ def _session_json(summary: SessionSummary) -> Json:
 
 
 def _encode_cursor(summary: SessionSummary) -> str:
-    """Encode the end of a page, in a way that new and deleted sessions do not shift."""
+    """Encode a page end of the editor's session list, unaffected by new or deleted ones."""
     return urlsafe_b64encode(msgspec.json.encode((summary.updated, summary.id))).decode()
 
 

@@ -1,4 +1,4 @@
-"""Session events as ACP updates."""
+"""Session events as ACP updates for the editor."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CallLocation(msgspec.Struct, frozen=True):
 
 
 def tool_call_json(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> JsonObject:
-    """Build the JSON of a call before it runs."""
+    """Build the ACP update's JSON of a tool call before it runs."""
     told: JsonObject = {
         "toolCallId": item.id,
         "title": item.title(tools),
@@ -66,7 +66,7 @@ def tool_call_json(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -
 
 
 def diffs_from_arguments(item: ToolCallItem, cwd: str) -> Iterator[Json]:
-    """Yield the edits that a call's arguments announce."""
+    """Yield the edits that a tool call's arguments announce, to show in the editor."""
     match item.name:
         case "Edit" if args := _decode_args(item, EditArgs):
             yield diff_content(absolute_path(args.file_path, cwd), args.old_string, args.new_string)
@@ -90,7 +90,7 @@ def _decode_args(item: ToolCallItem, shape: type[ArgsT]) -> ArgsT | None:
 
 
 def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> JsonObject:
-    """Build the JSON of a finished call."""
+    """Build the ACP update's JSON of a finished tool call."""
     assert item.result is not None
     told: JsonObject = {
         "toolCallId": item.id,
@@ -107,7 +107,7 @@ def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> JsonObj
 
 
 def _change_without_hunks(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
-    """Yield a change whose result has no hunks: a new file, or a large change."""
+    """Yield the editor's diff of a change without hunks: a new file, or a large change."""
     yield from diffs_from_arguments(item, cwd)
     if item.name not in ("Edit", "MultiEdit", "Write"):
         yield text_content(f"+{change.added} -{change.removed}")
@@ -144,12 +144,12 @@ def _clip_text(said: str) -> str:
 
 
 def text_content(said: str) -> Json:
-    """Build a text block of a call."""
+    """Build the text content of an ACP tool call."""
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
 def content_block(block: TextOrMedia, blobs: Blobs) -> JsonObject:
-    """Build a content block."""
+    """Build an ACP content block."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -160,7 +160,7 @@ def content_block(block: TextOrMedia, blobs: Blobs) -> JsonObject:
 
 
 def image_block(block: Media, blobs: Blobs) -> JsonObject:
-    """Build an image block; its name as text if the bytes are gone."""
+    """Build an ACP image block; its name as text if the bytes are gone."""
     try:
         data = b64encode(blobs.get(block.blob)).decode()
     except KeyError:
@@ -169,17 +169,17 @@ def image_block(block: Media, blobs: Blobs) -> JsonObject:
 
 
 def diff_content(path: str, old: str | None, new: str) -> Json:
-    """Build the diff of a file."""
+    """Build an ACP diff of a file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
 def location_json(path: str, line: int) -> Json:
-    """Build a location; lines count from 1."""
+    """Build a file location for the editor; lines count from 1."""
     return {"path": path, "line": line} if line > 0 else {"path": path}
 
 
 def fence_text(said: str) -> str:
-    """Put text in a code fence that it cannot close."""
+    """Wrap text for the editor in a code fence that it cannot close."""
     longest = max(map(len, re.findall(r"`{3,}", said)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{said.rstrip()}\n{fence}"
@@ -270,7 +270,7 @@ class AcpUpdates:
         return tool_call_json(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
 
     def is_awaiting(self, call: str) -> bool:
-        """Tell whether a call is still unanswered."""
+        """Return whether a call is still unanswered."""
         return _is_shown(self._items.find_call(call))
 
     @property
@@ -330,28 +330,28 @@ class AcpUpdates:
 
 
 def notice_update(text: str) -> JsonObject:
-    """Build the update for a notice."""
+    """Build the ACP update for a notice."""
     content: JsonObject = {"type": "text", "text": f"· {text}\n"}
     kind = "agent_thought_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
 def answer_update(text: str) -> JsonObject:
-    """Build the update for a slash command's answer."""
+    """Build the ACP update for a slash command's answer."""
     content: JsonObject = {"type": "text", "text": text}
     kind = "agent_message_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
 def title_update(text: str) -> JsonObject:
-    """Build the update for the session's title."""
+    """Build the ACP update for the session's title."""
     line = " ".join(text.split())
     title = line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
     return {"sessionUpdate": "session_info_update", "title": title}
 
 
 def plan_update(todos: str) -> JsonObject:
-    """Build the update for the todo list."""
+    """Build the ACP update for the to-do list."""
     entries: list[Json] = [
         {"content": one.content, "status": one.status, "priority": "medium"}
         for one in read_tasks(todos)
@@ -360,7 +360,7 @@ def plan_update(todos: str) -> JsonObject:
 
 
 def _is_shown(item: ToolCallItem) -> bool:
-    """Tell whether a call is known and not shown as the todo list."""
+    """Return whether the editor shows a call, unlike the to-do list's."""
     return bool(item.name) and item.name not in TASK_LIST_TOOLS
 
 

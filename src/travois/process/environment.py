@@ -1,4 +1,4 @@
-"""The environment of child processes: without secrets, and set up never to prompt."""
+"""The environment variables of child processes: without secrets, and set up never to prompt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ESSENTIAL_VARIABLES = frozenset(
 def build_child_environment(
     environ: Mapping[str, str], *, passed: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the environment of every child; `passed` names are exempt from the filter."""
+    """Return every child's environment variables; `passed` names skip the secret filter."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -56,7 +56,7 @@ def build_child_environment(
 
 
 def build_minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the minimal environment of an MCP server: its configuration names the rest."""
+    """Return an MCP server's minimal environment variables; its configuration adds others."""
     return {
         name: value
         for name, value in environ.items()

@@ -1,4 +1,4 @@
-"""Child processes, background jobs, and programs that we talk with over pipes."""
+"""Child processes, background jobs, and programs that we exchange messages with over pipes."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ class ExitWatcher:
 
 
 def _open_pidfd(pid: int) -> int:
-    """Return a descriptor that is readable once the process has ended; -1 where there is none."""
+    """Return a descriptor that is readable once the process has ended; -1 if unsupported."""
     if not hasattr(os, "pidfd_open"):
         return -1
     try:

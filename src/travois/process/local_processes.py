@@ -1,4 +1,4 @@
-"""Running programs, and making sure that they end with everything they started."""
+"""Running local processes, and making sure that they end with everything they started."""
 
 from __future__ import annotations
 
@@ -444,7 +444,7 @@ class LocalProcesses:
 
 
 def _without_stale_sockets(command: Command) -> Command | None:
-    """Return the command without sockets that have vanished since; None if none has."""
+    """Return a sandboxed command without sockets that have vanished; None if none has."""
     assert command.cage is not None, "only a sandbox can fail to be built"
     before = command.cage.sockets
     there = bwrap.list_unix_sockets() if before is None else tuple(filter(os.path.exists, before))
@@ -463,5 +463,5 @@ def _sandbox_build_error(child: ChildProcess) -> wrap.SandboxUnavailable:
 
 
 def _exit_status(child: ChildProcess) -> int:
-    """Return the exit status; a program that survived even SIGKILL counts as killed."""
+    """Return a process's exit status; one that survived even SIGKILL counts as killed."""
     return -SIGKILL if child.status is None else child.status

@@ -192,7 +192,7 @@ class OutputFollower:
 
 
 def _count_incomplete_utf8(end: bytes) -> int:
-    """Return how many of these last bytes begin an incomplete UTF-8 character."""
+    """Count the bytes of an incomplete UTF-8 character at the end of a program's output."""
     for size in range(1, len(end) + 1):
         byte = end[-size]
         if byte >= 0xC0:

@@ -21,10 +21,10 @@ GRACE_SECONDS = 15.0
 
 
 def watch_parent_and_lease(*, parent: bool, lease: str) -> None:
-    """Send this process SIGTERM once its parent is gone or its lease is lost.
+    """Watch the parent process and lease: send this process SIGTERM once either is gone.
 
-    A thread watches, so that neither a busy event loop nor the thread of the parent that started
-    us matters (PR_SET_PDEATHSIG would fire when that thread ends).
+    A thread watches, so that neither a busy event loop nor the thread of the parent that started us
+    matters (PR_SET_PDEATHSIG would fire when that thread ends).
     """
     checks: list[Callable[[], str]] = [_build_parent_check()] if parent else []
     checks += [LeaseFile(lease)] if lease else []
@@ -43,14 +43,14 @@ def _watch_until_lost(checks: list[Callable[[], str]]) -> None:
 
 
 def _build_parent_check() -> Callable[[], str]:
-    """Return a check that tells why the parent is gone; empty while it lives."""
+    """Return a check that tells why the parent process is gone; empty while it lives."""
     parent = int(os.environ.get(PARENT_VARIABLE) or os.getppid())
     ended = _open_end_poll(parent)
     return lambda: "the parent process ended" if os.getppid() != parent or ended() else ""
 
 
 def _open_end_poll(pid: int) -> Callable[[], bool]:
-    """Return a check for the end of a process, also of one that nobody has waited for."""
+    """Return a check whether the parent has ended, even if nobody has waited for it."""
     try:
         fd = os.pidfd_open(pid)
     except (AttributeError, OSError):  # not Linux, or gone: its number tells

@@ -1,4 +1,4 @@
-"""Ending a program with everything it started, even if that tries to get away.
+"""Ending a program with everything it started, even what tries to get away.
 
 Every child has a mark in its environment, which everything it starts inherits. Where there is a
 /proc, its whole tree is found by that mark, by session and by descent; elsewhere a tree is its
@@ -45,7 +45,7 @@ class ProcessStat(NamedTuple):
 
 
 def find_process_tree(mark: str, roots: Collection[int]) -> dict[int, int]:
-    """Return every living process of a tree, with its session: marked, in a session, or descended.
+    """Return every living process of a tree to end, by mark, session or descent.
 
     `roots` are our children that nobody has waited for yet, so that their pids are still theirs. A
     negative number is a whole process group.
@@ -66,23 +66,23 @@ def find_process_tree(mark: str, roots: Collection[int]) -> dict[int, int]:
 
 
 def has_mark(pid: int, mark: str) -> bool:
-    """Return whether a process has the mark; False for one that we may not inspect."""
+    """Return whether a process has the mark of its tree; False if it cannot be inspected."""
     return mark.encode() in _read_proc_file(f"/proc/{pid}/environ")
 
 
 def any_process_has_mark(mark: str) -> bool:
-    """Return whether any process has the mark."""
+    """Return whether any process has the mark of a tree."""
     return HAS_PROC and any(has_mark(seen.pid, mark) for seen in _iterate_processes())
 
 
 def count_seccomp_filters(pid: int | str) -> int:
-    """Return the number of system call filters of a process: none can ever be removed."""
+    """Return a process's number of seccomp filters, which identify it: none can be removed."""
     lines = _read_proc_file(f"/proc/{pid}/status").splitlines()
     return next((int(line.split()[1]) for line in lines if line[:16] == b"Seccomp_filters:"), 0)
 
 
 def send_signal(pid: int, sign: int) -> bool:
-    """Signal a process; return False if it is gone or not ours to signal."""
+    """Signal a process to end; return False if it is gone or not ours."""
     try:
         os.kill(pid, sign)
     except OSError:
@@ -91,7 +91,7 @@ def send_signal(pid: int, sign: int) -> bool:
 
 
 def reap_if_ended(pid: int) -> bool:
-    """Return whether an orphan that may have become ours has ended, and reap it."""
+    """Reap an orphan that may have become ours if it has ended; return whether it had."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -101,7 +101,7 @@ def reap_if_ended(pid: int) -> bool:
 async def end_processes(
     find: Callable[[], dict[int, int]], *, grace: float, spared: Collection[int] = ()
 ) -> dict[int, int]:
-    """End everything that `find` finds, first with SIGTERM, then with SIGKILL; return all of it.
+    """End all processes that `find` finds, with SIGTERM, then SIGKILL; return all of them.
 
     Processes that would take others with them before those can clean up are `spared` at first.
     """
@@ -121,7 +121,7 @@ async def _signal_until_gone(
     seen: dict[int, int],
     spared: Collection[int] = (),
 ) -> None:
-    """Signal whatever is found until two searches in a row find nothing.
+    """Signal the processes that are found until two searches in a row find none.
 
     A search takes time: it can miss a child born after it began, of a parent that died before the
     search reached it; and a process in the middle of exec shows no environment.

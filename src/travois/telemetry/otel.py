@@ -150,7 +150,7 @@ class SpanIds(RandomIdGenerator):
 
 
 def create_otel_pipe(session: str, place: SessionTrace, headers: Mapping[str, str]) -> OtelPipe:
-    """Create the exporters for the collector that the standard variables name."""
+    """Create the OpenTelemetry exporters for the collector in the standard variables."""
     resource, ids = Resource.create(_resource_attributes(session)), SpanIds(place)
     tracers = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
     told = dict(headers) or None
@@ -181,7 +181,7 @@ def _resource_attributes(session: str) -> dict[str, str]:
 
 
 def _task_attributes() -> dict[str, str]:
-    """Return the fleet's task that this run belongs to, if any."""
+    """Return the OpenTelemetry attributes of the fleet task that this run belongs to."""
     task = os.environ.get(TASK_VARIABLE, "")
     return {"travois.task.id": task} if task else {}
 
@@ -501,7 +501,7 @@ class OtelExporter:
 
 
 def _usage_attributes(usage: Usage) -> Attributes:
-    """Return the token counts of a reply as span attributes."""
+    """Return a reply's token counts as OpenTelemetry span attributes."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.output,
@@ -650,7 +650,7 @@ class TelemetryObserver:
 async def observe_session(
     agent: Agent, session: str, wish: TelemetryOptions, *, tell: Callable[[str], None]
 ) -> AsyncGenerator[None]:
-    """Export a session's events during the block; report a failure with `tell`."""
+    """Export a session's telemetry during the block; report a failure with `tell`."""
     observer, before, processes = (
         TelemetryObserver(session, wish),
         agent.team.on_child,
@@ -683,7 +683,7 @@ async def observe_session(
 
 
 async def _run_headers_helper(helper: str, agent: Agent) -> dict[str, str]:
-    """Run the headers helper and parse its output."""
+    """Run the telemetry headers helper and parse its output."""
     if not helper:
         return {}
     command = Command(("/bin/sh", "-c", helper), agent.world.root, stderr="apart")
