@@ -46,7 +46,7 @@ setup: $(VENV)/.installed-dev
 lock: $(VENV)/.installed-dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command 'make lock' --group dev $(addprefix --extra ,browser code embed local mcp otel store web) $(ARGS) pyproject.toml -o requirements-dev.lock
+	  --custom-compile-command 'make lock' --group dev $(addprefix --extra ,browser code embed fleet local mcp otel store web) $(ARGS) pyproject.toml -o requirements-dev.lock
 	@$(BIN)/python scripts/notice.py
 
 # What a release contains, as CycloneDX JSON.

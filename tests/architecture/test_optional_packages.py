@@ -9,21 +9,18 @@ from tests.architecture.test_sizes import files
 from tests.architecture.test_structure import dotted
 
 OPTIONAL = {
-    *(
-        "fsspec",
-        "mcp",
-        "mcp_types",
-        "numpy",
-        "opentelemetry",
-        "playwright",
-        "psycopg",
-        "starlette",
-        "travois_lab",
-    ),
-    *("uvicorn", "xllamacpp"),
+    *("dbos", "fsspec", "mcp", "mcp_types", "numpy", "opentelemetry", "playwright", "psycopg"),
+    *("sqlalchemy", "starlette", "travois_lab", "uvicorn", "xllamacpp", "yaml"),
 }
 NEED_THEM = {
     "travois.cli.lab",
+    "travois.fleet.live_table",
+    "travois.fleet.manage",
+    "travois.fleet.report",
+    "travois.fleet.serve",
+    "travois.fleet.steps",
+    "travois.fleet.store",
+    "travois.fleet.worker",
     "travois.inspector.server",
     "travois.lab",
     "travois.mcp.oauth_provider",

@@ -1,0 +1,242 @@
+"""One run of `travois -p` for a task: start it, follow its lines, stop it, tell its outcome."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Timer
+from typing import IO, Literal
+from uuid import UUID, uuid5
+
+import msgspec
+
+from travois.core.cache_audit import SessionSpending
+from travois.core.models import Usage
+from travois.fleet.task import FleetTask
+from travois.permissions.secrets import Secrets, mask_text
+from travois.process.parent_watch import PARENT_VARIABLE
+from travois.sessions import blobs
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import read_history
+
+SESSION_NAMESPACE = UUID("7d9a4c6e-3a57-4f0e-9d55-0f4a31f2b8c1")
+PROMPT_ID = "task"
+TASK_VARIABLE = "TRAVOIS_TASK_ID"
+"""Marks every OpenTelemetry span of the run."""
+STOP_SECONDS = 20.0
+"""How long a run may take to end by itself: it ends what it started, and writes its log."""
+MAX_WHY_CHARS = 2_000
+POLL_SECONDS = 1.0
+READ_BYTES = 65_536
+
+ChildOutcome = Literal["done", "failed", "limit", "refused", "retryable", "interrupted", "lost"]
+StopReason = Literal["", "cancelled", "leaving", "lease", "rate"]
+
+
+class ChildResult(msgspec.Struct, frozen=True):
+    """How a run ended."""
+
+    outcome: ChildOutcome
+    why: str = ""
+    answer: str = ""
+    is_rate_limit: bool = False
+    stopped: StopReason = ""
+    seconds: float = 0.0
+
+
+class SessionTotals(msgspec.Struct, frozen=True):
+    """What a task's session has used in all its runs, as its log tells."""
+
+    dollars: float = 0.0
+    usage: Usage = Usage()
+
+
+class _Line(msgspec.Struct):
+    """What the fleet reads of a line of `stream-json`."""
+
+    type: str = ""
+    subtype: str = ""
+    outcome: str = ""
+    result: str = ""
+    errors: tuple[str, ...] = ()
+    api_error_status: int = 0
+    retry_delay_ms: int = 0
+    error_status: int | None = None
+    total_cost_usd: float = 0.0
+
+
+class ChildRun:
+    """A running `travois -p`; `stop` may be called from any thread."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self.on_rate_limit: Callable[[float, str], None] = lambda seconds, why: None
+        """Called with the seconds until the provider is asked again, and its answer."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped: StopReason = ""
+        self._lock = Lock()
+        self._last = _Line()
+        self.requests = 0
+        self.doing = ""
+        """The last kind of line, for the live table."""
+
+    def run_to_end(
+        self,
+        argv: list[str],
+        *,
+        prompt: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+    ) -> ChildResult:
+        """Run to the end; the lines go to a log without secrets."""
+        began = time.monotonic()
+        with log.open("ab") as said, (log.parent / "stderr.txt").open("w+b") as errors:
+            with self._lock:
+                if self._stopped:
+                    return ChildResult("interrupted", stopped=self._stopped)
+                self._process = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            code = self._follow_output(self._process, prompt, said)
+            errors.seek(0)
+            told = mask_text(errors.read().decode(errors="replace"))[-MAX_WHY_CHARS:].strip()
+        return self._build_child_result(code, told, seconds=time.monotonic() - began)
+
+    def stop(self, why: StopReason) -> None:
+        """End the run so that it can go on later; by force if it does not end."""
+        with self._lock:
+            self._stopped = self._stopped or why
+            process = self._process
+        if process is None or process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        Timer(STOP_SECONDS, _end_group, (process,)).start()
+
+    def _follow_output(self, process: subprocess.Popen[bytes], prompt: str, said: IO[bytes]) -> int:
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(prompt.encode())
+            process.stdin.close()
+        with process.stdout as output:
+            for line in _read_lines(output.fileno(), process):
+                self._read_line(line)
+                said.write(self._secrets.redact_bytes(line))
+                said.flush()
+        code = process.wait()
+        _kill_group(process)
+        return code
+
+    def _read_line(self, data: bytes) -> None:
+        try:
+            line = msgspec.json.decode(data, type=_Line)
+        except msgspec.DecodeError:
+            return
+        self.doing = line.subtype or line.type
+        match line.type, line.subtype:
+            case "result", _:
+                self._last = line
+            case "assistant", _:
+                self.requests += 1
+            case "system", "api_retry" if line.error_status in (429, 529):
+                self.on_rate_limit(line.retry_delay_ms / 1000, f"HTTP {line.error_status}")
+            case _:
+                pass
+
+    def _build_child_result(self, code: int, told: str, *, seconds: float) -> ChildResult:
+        last, stopped = self._last, self._stopped
+        if stopped and last.outcome != "done":
+            return ChildResult("interrupted", stopped=stopped, seconds=seconds)
+        if code < 0 or not last.outcome:
+            why = f"the run was killed by signal {-code}" if code < 0 else told
+            outcome = "failed" if code == 2 else "lost"
+            return ChildResult(outcome, why or f"exit code {code}", seconds=seconds)
+        why = mask_text("; ".join(last.errors) or ("" if last.outcome == "done" else told))
+        return ChildResult(
+            msgspec.convert(last.outcome, ChildOutcome),
+            why[:MAX_WHY_CHARS],
+            answer=mask_text(last.result),
+            is_rate_limit=last.api_error_status in (429, 529),
+            seconds=seconds,
+        )
+
+
+def build_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
+    """Build the command line of a run; it starts the session, or goes on with it."""
+    words = [sys.executable, "-m", "travois", "-p", "--output-format", "stream-json"]
+    words += ["--resume-or-create", str(session), "--prompt-id", PROMPT_ID]
+    words += ["--die-with-parent", "--lease", str(lease), "--permission-mode", task.mode]
+    words += ["--model", task.model] if task.model else []
+    words += ["--agent", task.agent] if task.agent else []
+    words += ["--max-budget-usd", repr(usd)] if usd else []
+    words += ["--max-seconds", repr(task.max_seconds)] if task.max_seconds else []
+    words += ["--limits", "session"]
+    return words
+
+
+def session_id(task: str, *, fresh: int) -> UUID:
+    """Return the session of a task: the same on every machine."""
+    return uuid5(SESSION_NAMESPACE, f"{task}/{fresh}")
+
+
+def child_environment(task: FleetTask, key_names: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a run gets beside those of its workspace."""
+    own = {PARENT_VARIABLE: str(os.getpid()), TASK_VARIABLE: task.id}
+    return own | dict(key_names)
+
+
+def read_session_totals(home: Path, session: UUID) -> SessionTotals:
+    """Add up a session's log: also what runs used that were killed."""
+    folders = sorted(TravoisHome(home).sessions.glob(f"*/{session}"))
+    spent = SessionSpending()
+    for folder in folders[:1]:
+        for entry in read_history(folder, []):
+            spent = spent.after_entry(entry)
+    return SessionTotals(spent.dollars, spent.usage)
+
+
+def write_lease(path: Path, until: float) -> None:
+    """Let the runs of a worker go on until a Unix time."""
+    blobs.replace_file(path, f"{until:.3f}\n".encode(), sync="whenever")
+
+
+def _read_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a run until it has ended, even if something it started still holds on."""
+    rest = b""
+    while True:
+        ended = process.poll() is not None
+        if not select.select([fd], [], [], 0.0 if ended else POLL_SECONDS)[0]:
+            if ended:
+                return
+            continue
+        data = os.read(fd, READ_BYTES)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a run that did not end, with everything in its process group."""
+    if process.poll() is None:
+        _kill_group(process)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left in a run's process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,360 @@
+"""The three steps of a task's workflow: prepare, attempt, publish.
+
+DBOS runs each until its result is recorded; a step may therefore run again, on this machine or on
+another, at any point. What a step did is in the fleet's tables and in the task's folder, so that
+running it again goes on instead of starting over.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from travois.core.errors import UserError
+from travois.fleet.child import (
+    ChildResult,
+    ChildRun,
+    build_argv,
+    child_environment,
+    read_session_totals,
+    session_id,
+)
+from travois.fleet.store import FINAL_STATES, FleetStore, TaskRow
+from travois.fleet.task import FleetTask
+from travois.fleet.workspace import Workspace, WorkspaceProblem, run_shell
+from travois.permissions.secrets import collect_secrets, mask_text
+from travois.providers.catalog import load_catalog
+from travois.sessions import blobs
+
+MAX_TRIES = 8
+"""How often a task is tried after overload, network failures and lost runs."""
+RETRY_SECONDS = (2.0, 5.0, 15.0, 60.0, 120.0, 300.0)
+RATE_LIMIT_SECONDS = 15.0
+"""How long a key is paused where the provider does not say."""
+GIVE_BACK_SECONDS = 5.0
+"""A rate limit that lasts longer frees the slot for tasks of other keys."""
+BUDGET_WAIT_SECONDS = 5.0
+MAX_BUNDLE_BYTES = 64_000_000
+MAX_ANSWER_CHARS = 20_000
+
+
+class WorkerLease(Protocol):
+    """What the steps need to know of their worker."""
+
+    id: str
+    slots: int
+    lease_file: Path
+
+    def wait_for_lease(self) -> None:
+        """Return once the worker may start something; never if it is to end."""
+        ...
+
+    def stand_down(self) -> None:
+        """Give the task back: never returns, as the workflow must not end."""
+        ...
+
+    def watch_child(self, id: str, child: ChildRun | None) -> None:
+        """Register the run of a task, or that it is over."""
+        ...
+
+
+class TaskSteps:
+    """The steps, on one worker."""
+
+    def __init__(self, store: FleetStore, lease: WorkerLease, *, folder: Path, home: Path) -> None:
+        self._store = store
+        self._lease = lease
+        self._folder = folder
+        self._home = home
+        self._secrets = collect_secrets(os.environ.items())
+
+    def prepare(self, id: str, run: int) -> bool:
+        """Clone the repository and run the setup command; return whether to go on."""
+        row = self._claim_or_stand_down(id, run)
+        if row.is_final or self._is_put_off(row):
+            return False
+        if row.task.best_of > 1 or row.attempted == run:
+            return True
+        place = self._open_workspace(row)
+        try:
+            base = place.prepare_clone(row.task, base=row.base, age=time.time() - row.created)
+        except WorkspaceProblem as problem:
+            return self._fail_or_retry(row, problem)
+        self._save_or_stand_down(row, base=base, state="running")
+        return True
+
+    def attempt(self, id: str, run: int) -> bool:
+        """Run the agent until it has finished; return whether there is something to publish."""
+        row = self._claim_or_stand_down(id, run)
+        if row.is_final or self._is_put_off(row):
+            return False
+        if row.attempted == run:  # by a worker that was lost before DBOS recorded it
+            return bool(row.head)
+        if row.task.best_of > 1:
+            return self._pick_winner(row)
+        if spent := _find_spent_limit(row):
+            return self._end_task(row, "limit", spent)
+        budget = self._store.reserve_budget(row, slots=self._lease.slots)
+        if budget is None:
+            return self._wait_for_budget(row)
+        self._save_or_stand_down(row, state="running")
+        place = self._open_workspace(row)
+        try:
+            place.prepare_clone(row.task, base=row.base, age=time.time() - row.created)
+            result = self._run_child(row, place, usd=budget)
+            return self._finish_attempt(row, place, result)
+        except WorkspaceProblem as problem:
+            return self._fail_or_retry(row, problem)
+        except OSError as error:
+            return self._end_task(row, "failed", f"this machine could not run it: {error}")
+
+    def publish(self, id: str, run: int) -> bool:
+        """Push the result, the only effect outside; return whether it is there."""
+        row = self._claim_or_stand_down(id, run)
+        if row.is_final:
+            return row.state == "done"
+        task, place = row.task, self._open_workspace(row)
+        try:
+            if not place.has_commit(row.head):
+                bundle = self._store.read_artifact(id, "bundle")
+                if bundle is None:
+                    raise WorkspaceProblem("The result is lost", why="its worker's disk is gone")
+                place.unpack_bundle(task, base=row.base, bundle=bundle)
+            self._lease.wait_for_lease()
+            if not self._store.is_current(row):
+                return self._end_task(row, "cancelled", "cancelled")
+            place.push_result(task, row.head, before=row.published)
+        except WorkspaceProblem as problem:
+            return self._fail_or_retry(row, problem)
+        self._save_or_stand_down(row, state="done", published=row.head)
+        return True
+
+    def record_crash(self, id: str, run: int) -> None:
+        """End a task whose step failed in a way that nothing here provides for."""
+        row = self._claim_or_stand_down(id, run)
+        if not row.is_final:
+            self._end_task(row, "failed", "a bug in Travois; worker.log has the traceback")
+
+    # What the steps share.
+
+    def _claim_or_stand_down(self, id: str, run: int) -> TaskRow:
+        """Take the task under the next epoch; give it back if this worker may not."""
+        self._lease.wait_for_lease()
+        row = self._store.claim_task(id, run, worker=self._lease.id)
+        if row is None:
+            self._lease.stand_down()
+        assert row is not None
+        return row
+
+    def _save_or_stand_down(self, row: TaskRow, **values: object) -> None:
+        if not self._store.save_task(row, **values):
+            self._lease.stand_down()
+
+    def _end_task(self, row: TaskRow, state: str, why: str) -> bool:
+        assert state in FINAL_STATES
+        self._save_or_stand_down(row, state=state, why=why)
+        return False
+
+    def _open_workspace(self, row: TaskRow) -> Workspace:
+        place = Workspace(
+            self._folder / "tasks" / row.id / str(row.fresh), self._folder / "mirrors"
+        )
+        blobs.make_folders(place.folder)
+        return place
+
+    def _is_put_off(self, row: TaskRow) -> bool:
+        """End a cancelled task; put one back whose provider key is paused."""
+        if row.cancelled:
+            self._end_task(row, "cancelled", "cancelled")
+            return True
+        pause = self._store.key_pause(row.key)
+        if pause:
+            self._postpone_task(row, pause + random.random(), waits=row.waits + 1, why="rate limit")  # noqa: S311 - spreads load
+        return pause > 0
+
+    def _postpone_task(self, row: TaskRow, delay: float, /, **values: object) -> None:
+        if not self._store.postpone_task(row, delay, **values):
+            self._lease.stand_down()
+
+    def _fail_or_retry(self, row: TaskRow, problem: UserError) -> bool:
+        told = mask_text(f"{problem.what}: {problem.why}" if problem.why else problem.what)
+        if isinstance(problem, WorkspaceProblem) and problem.retryable and row.tries < MAX_TRIES:
+            self._postpone_task(row, _retry_delay(row.tries), tries=row.tries + 1, why=told)
+            return False
+        return self._end_task(row, "failed", told)
+
+    def _wait_for_budget(self, row: TaskRow) -> bool:
+        """Wait while running tasks hold the rest of the fleet's budget; end if it is spent."""
+        if self._store.has_reservations():
+            self._postpone_task(row, BUDGET_WAIT_SECONDS, why="waits for the fleet's budget")
+            return False
+        return self._end_task(row, "limit", "the fleet's budget is spent")
+
+    # The attempt.
+
+    def _run_child(self, row: TaskRow, place: Workspace, *, usd: float) -> ChildResult:
+        """Run the agent; again each time it was stopped because the lease could not be renewed."""
+        home = place.home / "travois"
+        self._copy_settings(home)
+        environment = place.environment(child_environment(row.task, self._key_variables(row.task)))
+        while True:
+            self._lease.wait_for_lease()
+            argv = build_argv(
+                row.task,
+                session=session_id(row.id, fresh=row.fresh),
+                usd=row.cost + usd if usd else 0.0,
+                lease=self._lease.lease_file,
+            )
+            child = ChildRun(self._secrets)
+            child.on_rate_limit = partial(self._pause_provider_key, row, child)
+            self._lease.watch_child(row.id, child)
+            try:
+                result = child.run_to_end(
+                    argv,
+                    prompt=row.task.prompt,
+                    cwd=place.clone,
+                    env=environment,
+                    log=place.folder / "log.jsonl",
+                )
+            finally:
+                self._lease.watch_child(row.id, None)
+            if result.stopped == "leaving":
+                self._lease.stand_down()
+            if result.stopped != "lease":
+                return result
+
+    def _pause_provider_key(self, row: TaskRow, child: ChildRun, seconds: float, why: str) -> None:
+        """Let no other task of this key start meanwhile."""
+        self._store.pause_key(row.key, seconds, why)
+        if seconds >= GIVE_BACK_SECONDS:
+            child.stop("rate")
+
+    def _finish_attempt(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
+        """Record what a run used and left, and decide what comes next."""
+        totals = read_session_totals(place.home / "travois", session_id(row.id, fresh=row.fresh))
+        used: dict[str, object] = {
+            "cost": totals.dollars,
+            "input_tokens": totals.usage.context - totals.usage.output,
+            "cached_tokens": totals.usage.read,
+            "output_tokens": totals.usage.output,
+            "seconds": row.seconds + result.seconds,
+        }
+        if result.stopped == "cancelled":
+            self._save_or_stand_down(row, state="cancelled", why="cancelled", **used)
+            return False
+        if result.stopped == "rate" or (result.outcome == "retryable" and result.is_rate_limit):
+            return self._wait_for_rate_limit(row, result, used)
+        if result.outcome in ("retryable", "lost", "interrupted") and row.tries < MAX_TRIES:
+            delay = _retry_delay(row.tries)
+            self._postpone_task(row, delay, tries=row.tries + 1, why=result.why, **used)
+            return False
+        self._save_or_stand_down(row, **used, answer=result.answer[:MAX_ANSWER_CHARS])
+        return self._record_result(row, place, result)
+
+    def _wait_for_rate_limit(
+        self, row: TaskRow, result: ChildResult, used: dict[str, object]
+    ) -> bool:
+        """Put the task back: a rate limit is waiting, not failure."""
+        pause = self._store.key_pause(row.key)
+        if not pause:
+            pause = RATE_LIMIT_SECONDS
+            self._store.pause_key(row.key, pause, result.why)
+        told = result.why or "rate limit"
+        self._postpone_task(row, pause, waits=row.waits + 1, why=told, **used)
+        return False
+
+    def _record_result(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
+        """Commit and check what the agent left; return whether to push it."""
+        task, head = row.task, place.commit_result(row.task, base=row.base, at=row.created)
+        self._store.save_artifact(row.id, "log", (place.folder / "log.jsonl").read_bytes())
+        if head:
+            self._store.save_artifact(row.id, "patch", place.diff_result(row.base, head))
+            self._save_bundle(row, place, head)
+        if result.outcome != "done":
+            state = result.outcome if result.outcome in ("limit", "refused") else "failed"
+            self._save_or_stand_down(row, head=head, attempted=row.run)
+            return self._end_task(row, state, result.why)
+        code, said = 0, ""
+        if task.check:
+            code, said = run_shell(task.check, cwd=place.clone, env=place.environment({}))
+            self._save_or_stand_down(row, check_code=code, score=_read_score(said))
+        self._save_or_stand_down(row, head=head, attempted=row.run)
+        if code:
+            return self._end_task(
+                row, "failed", f"the check failed with exit code {code}: {said[-500:]}"
+            )
+        if not head or task.publish == "patch" or row.member_of:
+            self._save_or_stand_down(row, state="done", why="" if head else "nothing was changed")
+            return False
+        return True
+
+    def _save_bundle(self, row: TaskRow, place: Workspace, head: str) -> None:
+        """Store the commits where another machine may have to push them, or pick among them."""
+        if self._store.database.is_sqlite and not row.member_of:
+            return
+        bundle = place.bundle_result(row.base, head)
+        if len(bundle) <= MAX_BUNDLE_BYTES:
+            self._store.save_artifact(row.id, "bundle", bundle)
+
+    def _pick_winner(self, row: TaskRow) -> bool:
+        """Take over the result of the best run: the highest score, then the cheapest."""
+        members = self._store.list_members(row.id)
+        passed = [one for one in members if one.state == "done" and one.head]
+        if not passed:
+            return self._end_task(row, "failed", f"none of {len(members)} runs passed the check")
+        best = min(passed, key=lambda one: (-(one.score or 0.0), one.cost, one.id))
+        for name in ("patch", "bundle"):
+            if data := self._store.read_artifact(best.id, name):
+                self._store.save_artifact(row.id, name, data)
+        told = f"{best.id} of {len(members)}, {len(passed)} passed"
+        found = {"base": best.base, "head": best.head, "score": best.score, "answer": best.answer}
+        self._save_or_stand_down(row, attempted=row.run, why=told, check_code=0, **found)
+        if row.task.publish == "patch":
+            self._save_or_stand_down(row, state="done")
+            return False
+        return True
+
+    def _copy_settings(self, home: Path) -> None:
+        """Give the run the user's settings; sessions, memories and trust are its own."""
+        blobs.make_folders(home)
+        mine = self._home / "settings.json"
+        if mine.exists():
+            blobs.replace_file(home / "settings.json", mine.read_bytes(), sync="whenever")
+
+    def _key_variables(self, task: FleetTask) -> dict[str, str]:
+        """Return the provider key that a task names, under the name that its provider reads."""
+        if not task.key:
+            return {}
+        value = os.environ.get(task.key)
+        if not value:
+            raise WorkspaceProblem(f"This worker has no {task.key}", why="the variable is not set")
+        names = [name for served in load_catalog().providers.values() for name in served.key_env]
+        read = [name for name in names if task.key.startswith(name)]
+        return {max(read, key=len, default=task.key): value}
+
+
+def _find_spent_limit(row: TaskRow) -> str:
+    """Return the limit that the task's earlier runs have reached; empty if none."""
+    if 0 < row.task.max_usd <= row.cost:
+        return f"the task's limit of ${row.task.max_usd:g} is spent"
+    if 0 < row.task.max_seconds <= row.seconds:
+        return f"the task's limit of {row.task.max_seconds:g} seconds is over"
+    return ""
+
+
+def _retry_delay(tries: int) -> float:
+    seconds = RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]
+    return seconds * (0.75 + random.random() / 2)  # noqa: S311 - spreads load
+
+
+def _read_score(said: str) -> float | None:
+    """Return the number that a check printed last; it decides between runs that pass."""
+    words = said.split()
+    try:
+        return float(words[-1]) if words else None
+    except ValueError:
+        return None

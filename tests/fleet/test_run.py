@@ -1,0 +1,150 @@
+"""`travois fleet run`: a fleet on one machine, on SQLite, with everything that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.fleet.harness import WORK, Fleet, slow_work, wait_until
+
+
+def test_each_result_is_a_branch_and_nothing_runs_twice(fleet: Fleet) -> None:
+    file = fleet.write(*(fleet.task(f"t{n}", f"r{n % 2}") for n in range(4)))
+    with fleet.program.served(WORK) as api:
+        done = fleet.run("run", file, "--workers", "2")
+        assert done.code == 0, done.out + done.err
+        assert [fleet.content(f"r{n % 2}", f"t{n}") for n in range(4)] == ["hello\n"] * 4
+        again = fleet.run("run", file)
+        assert again.code == 0 and "0 tasks submitted, 4 there already" in again.out
+        assert len(api.ledger) == 8
+    assert [fleet.pushes(f"r{n % 2}", f"t{n}") for n in range(4)] == [1] * 4
+    found = fleet.results()
+    assert {each["state"] for each in found.values()} == {"done"}
+    assert all(each["usd"] > 0 and each["input_tokens"] > 1_000 for each in found.values())
+
+
+def test_a_killed_fleet_goes_on_where_it_was(fleet: Fleet) -> None:
+    file = fleet.write(*(fleet.task(f"t{n}") for n in range(3)))
+    with fleet.program.served(slow_work(3.0)) as api:
+        first = fleet.start("run", file, "--workers", "2")
+        wait_until(lambda: len(api.ledger) >= 3, what="a second request")
+        first.kill()
+        fleet.finish(first)
+        wait_until(lambda: not fleet.runs(), what="the runs end with their parent")
+        done = fleet.run("run")
+        assert done.code == 0, done.out + done.err
+        api.append_only()
+        api.no_orphans()
+        # Each of the two runs may have lost one request, and one call that is made again.
+        assert len(api.ledger) <= 6 + 2 * 2
+    assert [fleet.pushes("app", f"t{n}") for n in range(3)] == [1] * 3
+
+
+def test_a_killed_run_is_tried_again_and_goes_on(fleet: Fleet) -> None:
+    with fleet.program.served(slow_work(3.0)) as api:
+        child = fleet.start("run", fleet.write(fleet.task("t")), "--workers", "1")
+        wait_until(lambda: len(api.ledger) == 2 and fleet.runs(), what="the second request")
+        os.kill(fleet.runs()[0], signal.SIGKILL)
+        out = fleet.finish(child)
+        assert child.returncode == 0, out
+        assert len(api.ledger) <= 3
+        api.append_only()
+    assert fleet.results()["t"]["tries"] == 1
+    assert fleet.pushes("app", "t") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_fleet_goes_on(fleet: Fleet, number: int) -> None:
+    with fleet.program.served(slow_work(5.0)) as api:
+        child = fleet.start("run", fleet.write(fleet.task("t")))
+        wait_until(lambda: len(api.ledger) == 2, what="the second request")
+        child.send_signal(number)
+        out = fleet.finish(child)
+        assert child.returncode == (130 if number == signal.SIGINT else 0), out
+        assert "`travois fleet run` goes on" in out
+        assert fleet.runs() == []
+        assert fleet.run("run").code == 0
+        assert len(api.ledger) <= 3
+        api.append_only()
+    assert fleet.pushes("app", "t") == 1
+
+
+def test_a_repository_that_cannot_be_cloned_fails_alone(fleet: Fleet) -> None:
+    wrong = fleet.task("wrong") | {"repo": str(fleet.folder / "nowhere")}
+    missing = fleet.task("missing", ref="no-such-branch")
+    with fleet.program.served(WORK):
+        done = fleet.run("run", fleet.write(wrong, missing, fleet.task("right")))
+    assert done.code == 1
+    assert fleet.states() == {"wrong": "failed", "missing": "failed", "right": "done"}
+    assert "does not exist" in fleet.results()["wrong"]["why"]
+
+
+def test_setup_leaves_nothing_in_the_result_and_the_check_decides(fleet: Fleet) -> None:
+    setup = "mkdir -p deps && echo x > deps/a && echo $HOME > ../home-was"
+    file = fleet.write(
+        fleet.task("good", setup=setup, check="test -f hello.txt"),
+        fleet.task("bad", check="echo no such luck; false"),
+        fleet.task("broken", setup="echo cannot; exit 7"),
+    )
+    with fleet.program.served(WORK):
+        assert fleet.run("run", file).code == 1
+    found = fleet.results()
+    assert fleet.states() == {"good": "done", "bad": "failed", "broken": "failed"}
+    assert "no such luck" in found["bad"]["why"] and "exit code 7" in found["broken"]["why"]
+    assert [fleet.pushes("app", id) for id in ("good", "bad", "broken")] == [1, 0, 0]
+    assert "deps" not in fleet.run("show", "good", "--patch").out
+    assert "+hello" in fleet.run("show", "bad", "--patch").out
+    (home,) = fleet.program.home.glob("fleet/local/tasks/good/0/home-was")
+    assert home.read_text().strip() == str(home.parent / "home")
+
+
+def test_the_best_of_several_runs_is_published(fleet: Fleet) -> None:
+    check = "case $PWD in */pick.2/*) echo 9;; *) echo 1;; esac"
+    with fleet.program.served(WORK):
+        done = fleet.run("run", fleet.write(fleet.task("pick", best_of=3, check=check)))
+    assert done.code == 0, done.out + done.err
+    result = fleet.results()["pick"]
+    assert (result["state"], result["score"]) == ("done", 9.0)
+    assert result["why"] == "pick.2 of 3, 3 passed"
+    assert [fleet.pushes("app", id) for id in ("pick", "pick.1", "pick.2")] == [1, 0, 0]
+
+
+def test_a_patch_can_be_the_result(fleet: Fleet) -> None:
+    with fleet.program.served(WORK):
+        assert fleet.run("run", fleet.write(fleet.task("t", publish="patch"))).code == 0
+    assert fleet.pushes("app", "t") == 0
+    out = fleet.folder / "out"
+    assert fleet.run("export", str(out)).code == 0
+    assert "+hello" in (out / "t.patch").read_text()
+    assert {path.name for path in out.iterdir()} == {"results.json", "t.patch", "t.log.jsonl"}
+
+
+def test_a_task_can_be_cancelled_and_tried_again(fleet: Fleet) -> None:
+    with fleet.program.served(slow_work(4.0)) as api:
+        child = fleet.start("run", fleet.write(fleet.task("t"), fleet.task("u")), "--workers", "1")
+        wait_until(lambda: len(api.ledger) == 2, what="the second request")
+        assert fleet.run("cancel", "t").code == 0
+        fleet.finish(child)
+        assert fleet.states() == {"t": "cancelled", "u": "done"}
+        assert fleet.run("retry", "t").code == 0
+        assert fleet.run("run").code == 0
+        assert fleet.states()["t"] == "done"
+        api.append_only()
+
+
+def test_what_the_agent_wrote_into_the_clones_git_folder_is_never_run(fleet: Fleet) -> None:
+    """Even a setup command that tampers as an agent might: filters, hooks, addresses."""
+    trap = fleet.folder / "trapped"
+    setup = (
+        f"git config filter.x.clean 'touch {trap}; cat' && echo '* filter=x' > .gitattributes"
+        f" && git config core.fsmonitor 'touch {trap}' && git config remote.origin.url /nowhere"
+        f" && printf '#!/bin/sh\\ntouch {trap}\\n' > .git/hooks/pre-push"
+        " && chmod +x .git/hooks/pre-push && cp .git/hooks/pre-push .git/hooks/pre-commit"
+    )
+    with fleet.program.served(WORK):
+        done = fleet.run("run", fleet.write(fleet.task("t", setup=setup)))
+    assert done.code == 0, done.out + done.err
+    assert fleet.pushes("app", "t") == 1
+    assert not trap.exists()
