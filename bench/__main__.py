@@ -1,6 +1,7 @@
 """`python -m bench [NAME …]`: run benchmarks and print what they found.
 
 `python -m bench tokens|fidelity|memory|calls|asks FOLDER [OPTION …]` runs one over recorded data.
+`python -m bench fleet [OPTION …]` runs a fleet against the lab.
 `python -m bench permissions --fuzz COUNT` compares verdicts on random lines with a real bash.
 """
 
@@ -24,6 +25,9 @@ def main() -> int:
         return 0
     if sys.argv[1:2] == ["permissions"]:
         import_module("bench.permissions").main(sys.argv[2:])
+        return 0
+    if sys.argv[1:2] == ["fleet"]:
+        import_module("bench.fleet").main(sys.argv[2:])
         return 0
     names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(NAMES)
     for name in names:

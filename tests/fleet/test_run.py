@@ -148,3 +148,58 @@ def test_what_the_agent_wrote_into_the_clones_git_folder_is_never_run(fleet: Fle
     assert done.code == 0, done.out + done.err
     assert fleet.pushes("app", "t") == 1
     assert not trap.exists()
+
+
+def test_a_rate_limit_is_waiting_and_other_keys_go_on(fleet: Fleet) -> None:
+    """A storm of 429 on one key: none of its tasks fails, and each frees its slot meanwhile."""
+    refused = {"status": 429, "headers": {"retry-after": "6"}}
+    storm = [{"when": {"text": "Say hello a"}, "error": refused} for _ in range(4)]
+    names = ("ANTHROPIC_API_KEY_A", "ANTHROPIC_API_KEY_B")
+    fleet.program.extra |= {name: f"sk-{name[-1]}-0123456789abcdef" for name in names}
+    tasks = [fleet.task(f"a{n}", key=names[0], priority=1) for n in range(4)]
+    tasks += [fleet.task(f"b{n}", key=names[1]) for n in range(2)]
+    with fleet.program.served([*storm, *WORK]) as api:
+        done = fleet.run("run", fleet.write(*tasks), "--workers", "2")
+        assert done.code == 0, done.out + done.err
+        keys = {exchange.headers.get("x-api-key") for exchange in api.ledger}
+    found = fleet.results()
+    assert {each["state"] for each in found.values()} == {"done"}
+    assert sum(found[f"a{n}"]["waits"] for n in range(4)) > 0
+    assert all(each["tries"] == 0 for each in found.values())
+    assert max(found[f"b{n}"]["ended"] for n in range(2)) < max(
+        found[f"a{n}"]["ended"] for n in range(4)
+    )
+    assert keys == {"sk-A-0123456789abcdef", "sk-B-0123456789abcdef"}
+
+
+def test_a_limit_ends_a_task_before_the_request(fleet: Fleet) -> None:
+    with fleet.program.served(WORK) as api:
+        file = fleet.write(fleet.task("t", max_usd=0.001), fleet.task("u"))
+        assert fleet.run("run", file, "--workers", "1").code == 1
+        assert fleet.states() == {"t": "limit", "u": "done"}
+        assert len(api.ledger) == 2
+        assert fleet.run("run", "--max-usd", "0.001").code == 1
+        assert fleet.run("submit", fleet.write(fleet.task("v"))).code == 0
+        assert fleet.run("run").code == 1
+        assert fleet.states()["v"] == "limit"
+        assert len(api.ledger) == 2
+
+
+def test_no_secret_is_in_the_queue_or_in_a_log(fleet: Fleet) -> None:
+    fleet.program.extra["ANTHROPIC_API_KEY_A"] = "sk-hush-0123456789abcdef"
+    task = fleet.task("t", key="ANTHROPIC_API_KEY_A", setup="env", check="env; false")
+    with fleet.program.served(WORK):
+        fleet.run("run", fleet.write(task))
+    assert fleet.states() == {"t": "failed"}
+    held = [path for path in fleet.program.home.rglob("*") if path.is_file()]
+    assert len(held) > 10
+    assert [path for path in held if b"sk-hush-0123456789abcdef" in path.read_bytes()] == []
+
+
+def test_a_missing_key_is_told_and_not_tried_again(fleet: Fleet) -> None:
+    with fleet.program.served(WORK) as api:
+        fleet.run("run", fleet.write(fleet.task("t", key="ANTHROPIC_API_KEY_NONE")))
+        assert len(api.ledger) == 0
+    result = fleet.results()["t"]
+    assert (result["state"], result["tries"]) == ("failed", 0)
+    assert "ANTHROPIC_API_KEY_NONE" in result["why"]

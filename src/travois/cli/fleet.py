@@ -69,12 +69,16 @@ def _add_working_commands(inner: FleetParsers) -> None:
         inner, "run", "submit tasks, if any, and work until all have ended", run_fleet
     )
     run.add_argument("file", nargs="?", default="", help="tasks as JSONL or YAML; - for stdin")
-    run.add_argument("--workers", type=_parse_count, default=2, metavar="N", help="tasks at once")
+    run.add_argument(
+        "--workers", type=_parse_worker_count, default=2, metavar="N", help="tasks at once"
+    )
     _add_template_flags(run)
     worker = _add_queue_command(
         inner, "worker", "take tasks from the queue until stopped", run_worker_command
     )
-    worker.add_argument("--slots", type=_parse_count, default=2, metavar="N", help="tasks at once")
+    worker.add_argument(
+        "--slots", type=_parse_worker_count, default=2, metavar="N", help="tasks at once"
+    )
     what = "answer /healthz and /readyz on this port"
     worker.add_argument("--health", type=int, default=0, metavar="PORT", help=what)
     what = "on SIGTERM, let tasks end for so long before they are given back"
@@ -110,7 +114,7 @@ def _add_template_flags(parser: ArgumentParser) -> None:
     add("--setup", default="", metavar="COMMAND", help="with --repos: runs in the clone first")
     add("--key", default="", metavar="VARIABLE", help="with --repos: holds the provider key")
     what = "let N runs of each task compete; its check picks"
-    add("--best-of", type=_parse_count, default=0, metavar="N", help=what)
+    add("--best-of", type=_parse_worker_count, default=0, metavar="N", help=what)
     what = "the most that the whole fleet may spend; 0 for no limit"
     add("--max-usd", type=float, default=None, metavar="USD", help=what)
 
@@ -138,7 +142,7 @@ def _add_result_commands(inner: FleetParsers) -> None:
 def run_fleet(args: Namespace) -> int:
     """Submit tasks and work until all have ended."""
     queue = _open_queue_store(args)
-    if tasks := _read_tasks(args):
+    if tasks := _read_named_tasks(args):
         manage.queue_tasks(queue, tasks, max_usd=args.max_usd)
     elif args.max_usd is not None:
         queue.submit_tasks((), max_usd=args.max_usd)
@@ -168,7 +172,7 @@ def run_migrate(args: Namespace) -> int:
 
 def run_submit(args: Namespace) -> int:
     """Queue tasks."""
-    tasks = _read_tasks(args)
+    tasks = _read_named_tasks(args)
     if not tasks:
         raise UserError("No tasks were given", fix="Name a file, or --repos and --prompt-file.")
     manage.queue_tasks(_open_queue_store(args), tasks, max_usd=args.max_usd)
@@ -234,7 +238,7 @@ def _run_with_packages(handler: Handler, args: Namespace) -> int:
         ) from None
 
 
-def _read_tasks(args: Namespace) -> tuple[task.FleetTask, ...]:
+def _read_named_tasks(args: Namespace) -> tuple[task.FleetTask, ...]:
     """Read the tasks that a command line names; none if it names none."""
     if bool(args.repos) != bool(args.prompt_file) or (args.file and args.repos):
         raise UserError("Tasks are a file, or --repos with --prompt-file", fix="Give one of them.")
@@ -266,7 +270,7 @@ def _open_queue_store(args: Namespace) -> store.FleetStore:
     return manage.open_store(_find_database(args))
 
 
-def _parse_count(text: str) -> int:
+def _parse_worker_count(text: str) -> int:
     """Parse a number of workers or runs."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
         raise ArgumentTypeError(f"{text!r} is not a number from 1 to 256")

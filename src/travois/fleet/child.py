@@ -87,7 +87,7 @@ class ChildRun:
         self.doing = ""
         """The last kind of line, for the live table."""
 
-    def run_to_end(
+    def follow_to_end(
         self,
         argv: list[str],
         *,
@@ -133,7 +133,7 @@ class ChildRun:
             process.stdin.write(prompt.encode())
             process.stdin.close()
         with process.stdout as output:
-            for line in _read_lines(output.fileno(), process):
+            for line in _read_child_lines(output.fileno(), process):
                 self._read_line(line)
                 said.write(self._secrets.redact_bytes(line))
                 said.flush()
@@ -175,7 +175,7 @@ class ChildRun:
         )
 
 
-def build_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
+def build_child_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
     """Build the command line of a run; it starts the session, or goes on with it."""
     words = [sys.executable, "-m", "travois", "-p", "--output-format", "stream-json"]
     words += ["--resume-or-create", str(session), "--prompt-id", PROMPT_ID]
@@ -214,7 +214,7 @@ def write_lease(path: Path, until: float) -> None:
     blobs.replace_file(path, f"{until:.3f}\n".encode(), sync="whenever")
 
 
-def _read_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _read_child_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     """Yield the lines of a run until it has ended, even if something it started still holds on."""
     rest = b""
     while True:

@@ -57,7 +57,7 @@ class LiveTable:
         for row in ended:
             if (row.id, row.run) not in self._told:
                 self._told.add((row.id, row.run))
-                sys.stdout.write(replace_invisible(describe_end(row)) + "\n")
+                sys.stdout.write(replace_invisible(describe_task_end(row)) + "\n")
         sys.stdout.flush()
 
     def _render_table(
@@ -95,7 +95,7 @@ class LiveTable:
         return f"about {format_seconds(rest)} left. Ctrl-C stops; the same command goes on."
 
 
-def describe_end(row: TaskRow) -> str:
+def describe_task_end(row: TaskRow) -> str:
     """Return a line for a task that ended."""
     result = row.task.branch if row.published else row.why.partition("\n")[0]
     used = f"${row.cost:.4f}  {format_seconds(row.seconds)}"

@@ -29,16 +29,16 @@ def open_store(database: Database) -> FleetStore:
     """Open a fleet's tables. A file is brought up to date at once, a server by `migrate`."""
     store = FleetStore(database)
     if database.is_sqlite:
-        store.create_tables()
-    store.check_version()
+        store.create_fleet_tables()
+    store.check_schema_version()
     return store
 
 
 def migrate_database(database: Database) -> None:
     """Create or update the tables of the fleet and of its engine."""
     store = FleetStore(database)
-    store.create_tables()
-    store.check_version()
+    store.create_fleet_tables()
+    store.check_schema_version()
     DBOS.migrate(database.url, schema=DBOS_SCHEMA)
     print_line(f"{database.shown} is ready")
 
@@ -47,14 +47,16 @@ def read_task_file(path: str, *, best_of: int) -> tuple[FleetTask, ...]:
     """Read a file of tasks; `-` is standard input."""
     piped = path == "-"
     folder = Path.cwd() if piped else Path(path).resolve().parent
-    text = sys.stdin.read() if piped else _read_text(path)
+    text = sys.stdin.read() if piped else _read_utf8_file(path)
     return load_tasks("standard input" if piped else path, text, folder=folder, best_of=best_of)
 
 
 def read_template(repos: str, prompt: str, template: FleetTask) -> tuple[FleetTask, ...]:
     """Make a task for each repository of a list, with the prompt of a file."""
-    task = msgspec.structs.replace(template, prompt=_read_text(prompt))
-    return expand_template(task, _read_text(repos), path=repos, folder=Path(repos).resolve().parent)
+    task = msgspec.structs.replace(template, prompt=_read_utf8_file(prompt))
+    return expand_template(
+        task, _read_utf8_file(repos), path=repos, folder=Path(repos).resolve().parent
+    )
 
 
 def queue_tasks(store: FleetStore, tasks: Sequence[FleetTask], *, max_usd: float | None) -> None:
@@ -162,7 +164,7 @@ def _build_row_result(row: TaskRow) -> TaskResult:
     return build_result(row, str(session_id(row.id, fresh=row.fresh)))
 
 
-def _read_text(path: str) -> str:
+def _read_utf8_file(path: str) -> str:
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

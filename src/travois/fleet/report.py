@@ -32,6 +32,7 @@ class TaskResult(msgspec.Struct, frozen=True):
     cached_tokens: int
     output_tokens: int
     seconds: float
+    ended: float
     tries: int
     waits: int
     session: str
@@ -57,6 +58,7 @@ def build_result(row: TaskRow, session: str) -> TaskResult:
         cached_tokens=row.cached_tokens,
         output_tokens=row.output_tokens,
         seconds=round(row.seconds, 1),
+        ended=round(row.ended, 3),
         tries=row.tries,
         waits=row.waits,
         session=session,
@@ -70,7 +72,7 @@ def render_results(results: Sequence[TaskResult], style: str) -> str:
     renderers: dict[str, Callable[[Sequence[TaskResult]], str]] = {
         "json": _render_json,
         "csv": _render_csv,
-        "md": _render_markdown,
+        "md": _render_markdown_results,
     }
     return renderers[style](results)
 
@@ -93,7 +95,7 @@ def _safe_cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
-def _render_markdown(results: Sequence[TaskResult]) -> str:
+def _render_markdown_results(results: Sequence[TaskResult]) -> str:
     head = ("task", "state", "check", "branch or reason", "USD", "seconds")
     rows = [
         (

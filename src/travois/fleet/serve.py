@@ -46,13 +46,13 @@ def run_tasks(store: FleetStore, *, slots: int, folder: Path, home: Path) -> NoR
     stop, table = StopSignal(), LiveTable()
     worker.start_working()
 
-    def show_progress() -> bool:
+    def show_fleet_progress() -> bool:
         rows = store.list_tasks()
         table.show_fleet(rows, worker.running(), store.list_paused_keys())
         return all(row.is_final for row in rows)
 
     with table.screen():
-        is_over = _work_until(worker, stop, show_progress)
+        is_over = _work_until(worker, stop, show_fleet_progress)
     if not is_over:
         print_warning("stopping; what runs can go on later (again: stop at once)")
     code = _leave_fleet(worker, stop)

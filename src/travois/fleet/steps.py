@@ -18,7 +18,7 @@ from travois.core.errors import UserError
 from travois.fleet.child import (
     ChildResult,
     ChildRun,
-    build_argv,
+    build_child_argv,
     child_environment,
     read_session_totals,
     session_id,
@@ -26,7 +26,13 @@ from travois.fleet.child import (
 from travois.fleet.store import FINAL_STATES, FleetStore, TaskRow
 from travois.fleet.task import FleetTask
 from travois.fleet.workspace import Workspace, WorkspaceProblem, run_shell
-from travois.permissions.secrets import collect_secrets, mask_text
+from travois.permissions.secrets import (
+    Secrets,
+    collect_secrets,
+    mask_text,
+    register_secrets,
+    registered_secrets,
+)
 from travois.providers.catalog import load_catalog
 from travois.sessions import blobs
 
@@ -70,7 +76,14 @@ class TaskSteps:
         self._lease = lease
         self._folder = folder
         self._home = home
-        self._secrets = collect_secrets(os.environ.items())
+        # Keys that tasks name, such as ANTHROPIC_API_KEY_TEAM_B, do not all look like secrets.
+        self._provider_names = list_provider_key_names()
+        self._keys = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(self._provider_names) and name not in self._provider_names
+        }
+        register_secrets(self._keys.items())
 
     def prepare(self, id: str, run: int) -> bool:
         """Clone the repository and run the setup command; return whether to go on."""
@@ -100,7 +113,7 @@ class TaskSteps:
             return self._end_task(row, "limit", spent)
         budget = self._store.reserve_budget(row, slots=self._lease.slots)
         if budget is None:
-            return self._wait_for_budget(row)
+            return self._wait_for_fleet_budget(row)
         self._save_or_stand_down(row, state="running")
         place = self._open_workspace(row)
         try:
@@ -125,11 +138,13 @@ class TaskSteps:
                     raise WorkspaceProblem("The result is lost", why="its worker's disk is gone")
                 place.unpack_bundle(task, base=row.base, bundle=bundle)
             self._lease.wait_for_lease()
-            if not self._store.is_current(row):
+            if not self._store.is_current_epoch(row):
                 return self._end_task(row, "cancelled", "cancelled")
             place.push_result(task, row.head, before=row.published)
         except WorkspaceProblem as problem:
-            return self._fail_or_retry(row, problem)
+            return self._fail_or_retry(
+                row, problem, attempted=row.run + 1
+            )  # only to be pushed again
         self._save_or_stand_down(row, state="done", published=row.head)
         return True
 
@@ -144,7 +159,7 @@ class TaskSteps:
     def _claim_or_stand_down(self, id: str, run: int) -> TaskRow:
         """Take the task under the next epoch; give it back if this worker may not."""
         self._lease.wait_for_lease()
-        row = self._store.claim_task(id, run, worker=self._lease.id)
+        row = self._store.claim_run(id, run, worker=self._lease.id)
         if row is None:
             self._lease.stand_down()
         assert row is not None
@@ -161,7 +176,9 @@ class TaskSteps:
 
     def _open_workspace(self, row: TaskRow) -> Workspace:
         place = Workspace(
-            self._folder / "tasks" / row.id / str(row.fresh), self._folder / "mirrors"
+            self._folder / "tasks" / row.id / str(row.fresh),
+            self._folder / "mirrors",
+            frozenset(self._keys),
         )
         blobs.make_folders(place.folder)
         return place
@@ -173,24 +190,29 @@ class TaskSteps:
             return True
         pause = self._store.key_pause(row.key)
         if pause:
-            self._postpone_task(row, pause + random.random(), waits=row.waits + 1, why="rate limit")  # noqa: S311 - spreads load
+            later = pause + random.random()  # noqa: S311 - spreads load
+            self._postpone_or_stand_down(row, later, waits=row.waits + 1, why="rate limit")
         return pause > 0
 
-    def _postpone_task(self, row: TaskRow, delay: float, /, **values: object) -> None:
+    def _postpone_or_stand_down(self, row: TaskRow, delay: float, /, **values: object) -> None:
         if not self._store.postpone_task(row, delay, **values):
             self._lease.stand_down()
 
-    def _fail_or_retry(self, row: TaskRow, problem: UserError) -> bool:
+    def _fail_or_retry(self, row: TaskRow, problem: UserError, **kept: object) -> bool:
         told = mask_text(f"{problem.what}: {problem.why}" if problem.why else problem.what)
         if isinstance(problem, WorkspaceProblem) and problem.retryable and row.tries < MAX_TRIES:
-            self._postpone_task(row, _retry_delay(row.tries), tries=row.tries + 1, why=told)
+            self._postpone_or_stand_down(
+                row, _pick_retry_delay(row.tries), tries=row.tries + 1, why=told, **kept
+            )
             return False
         return self._end_task(row, "failed", told)
 
-    def _wait_for_budget(self, row: TaskRow) -> bool:
+    def _wait_for_fleet_budget(self, row: TaskRow) -> bool:
         """Wait while running tasks hold the rest of the fleet's budget; end if it is spent."""
-        if self._store.has_reservations():
-            self._postpone_task(row, BUDGET_WAIT_SECONDS, why="waits for the fleet's budget")
+        if self._store.has_reserved_budget():
+            self._postpone_or_stand_down(
+                row, BUDGET_WAIT_SECONDS, why="waits for the fleet's budget"
+            )
             return False
         return self._end_task(row, "limit", "the fleet's budget is spent")
 
@@ -203,17 +225,17 @@ class TaskSteps:
         environment = place.environment(child_environment(row.task, self._key_variables(row.task)))
         while True:
             self._lease.wait_for_lease()
-            argv = build_argv(
+            argv = build_child_argv(
                 row.task,
                 session=session_id(row.id, fresh=row.fresh),
                 usd=row.cost + usd if usd else 0.0,
                 lease=self._lease.lease_file,
             )
-            child = ChildRun(self._secrets)
+            child = ChildRun(_known_secrets())
             child.on_rate_limit = partial(self._pause_provider_key, row, child)
             self._lease.watch_child(row.id, child)
             try:
-                result = child.run_to_end(
+                result = child.follow_to_end(
                     argv,
                     prompt=row.task.prompt,
                     cwd=place.clone,
@@ -249,11 +271,11 @@ class TaskSteps:
         if result.stopped == "rate" or (result.outcome == "retryable" and result.is_rate_limit):
             return self._wait_for_rate_limit(row, result, used)
         if result.outcome in ("retryable", "lost", "interrupted") and row.tries < MAX_TRIES:
-            delay = _retry_delay(row.tries)
-            self._postpone_task(row, delay, tries=row.tries + 1, why=result.why, **used)
+            delay = _pick_retry_delay(row.tries)
+            self._postpone_or_stand_down(row, delay, tries=row.tries + 1, why=result.why, **used)
             return False
         self._save_or_stand_down(row, **used, answer=result.answer[:MAX_ANSWER_CHARS])
-        return self._record_result(row, place, result)
+        return self._record_attempt(row, place, result)
 
     def _wait_for_rate_limit(
         self, row: TaskRow, result: ChildResult, used: dict[str, object]
@@ -264,10 +286,10 @@ class TaskSteps:
             pause = RATE_LIMIT_SECONDS
             self._store.pause_key(row.key, pause, result.why)
         told = result.why or "rate limit"
-        self._postpone_task(row, pause, waits=row.waits + 1, why=told, **used)
+        self._postpone_or_stand_down(row, pause, waits=row.waits + 1, why=told, **used)
         return False
 
-    def _record_result(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
+    def _record_attempt(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
         """Commit and check what the agent left; return whether to push it."""
         task, head = row.task, place.commit_result(row.task, base=row.base, at=row.created)
         self._store.save_artifact(row.id, "log", (place.folder / "log.jsonl").read_bytes())
@@ -332,9 +354,20 @@ class TaskSteps:
         value = os.environ.get(task.key)
         if not value:
             raise WorkspaceProblem(f"This worker has no {task.key}", why="the variable is not set")
-        names = [name for served in load_catalog().providers.values() for name in served.key_env]
-        read = [name for name in names if task.key.startswith(name)]
+        register_secrets([(task.key, value)])
+        read = [name for name in self._provider_names if task.key.startswith(name)]
         return {max(read, key=len, default=task.key): value}
+
+
+def list_provider_key_names() -> tuple[str, ...]:
+    """Return the variables in which providers look for their keys."""
+    return tuple(name for served in load_catalog().providers.values() for name in served.key_env)
+
+
+def _known_secrets() -> Secrets:
+    """Return what is to be taken out of logs."""
+    known = (*collect_secrets(os.environ.items()).values, *registered_secrets().values)
+    return Secrets(known)
 
 
 def _find_spent_limit(row: TaskRow) -> str:
@@ -346,7 +379,7 @@ def _find_spent_limit(row: TaskRow) -> str:
     return ""
 
 
-def _retry_delay(tries: int) -> float:
+def _pick_retry_delay(tries: int) -> float:
     seconds = RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]
     return seconds * (0.75 + random.random() / 2)  # noqa: S311 - spreads load
 

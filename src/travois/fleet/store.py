@@ -254,23 +254,23 @@ class FleetStore:
 
     # The schema.
 
-    def create_tables(self) -> None:
+    def create_fleet_tables(self) -> None:
         """Create what is missing. Of two at once, the second waits and changes nothing."""
         with self.open_transaction() as connection:
             if not self.database.is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7482911)"))
             METADATA.create_all(connection)
-            if self._read_version(connection) is None:
+            if self._read_schema_version(connection) is None:
                 row = {"version": SCHEMA_VERSION, "max_usd": 0.0}
                 connection.execute(
                     FLEET.insert().values(up_since=self._now, last_beat=self._now, **row)
                 )
 
-    def check_version(self) -> None:
+    def check_schema_version(self) -> None:
         """Raise `UserError` unless the schema is the one that this Travois knows."""
         try:
             with self.open_transaction() as connection:
-                version = self._read_version(connection)
+                version = self._read_schema_version(connection)
         except (exc.ProgrammingError, DatabaseDown) as error:
             if isinstance(error, DatabaseDown) and "no such table" not in error.why:
                 raise
@@ -287,7 +287,7 @@ class FleetStore:
             else "Run `travois fleet migrate` first.",
         )
 
-    def _read_version(self, connection: sa.Connection) -> int | None:
+    def _read_schema_version(self, connection: sa.Connection) -> int | None:
         return connection.execute(sa.select(FLEET.c.version)).scalar()
 
     # Tasks: what people do with them.
@@ -346,7 +346,7 @@ class FleetStore:
 
     def cancel_task(self, id: str) -> bool:
         """Ask for a task to stop; return whether it was still to end."""
-        chosen = sa.and_(sa.or_(TASKS.c.id == id, TASKS.c.member_of == id), _is_open())
+        chosen = sa.and_(sa.or_(TASKS.c.id == id, TASKS.c.member_of == id), _is_still_open())
         idle = TASKS.c.state.in_(("queued", "waiting", "members"))
         with self.open_transaction() as connection:
             asked = connection.execute(TASKS.update().where(chosen).values(cancelled=1)).rowcount
@@ -398,7 +398,7 @@ class FleetStore:
                 connection.execute(TASKS.update().where(same, waiting).values(state="enqueued"))
 
     @outlive_outage
-    def claim_task(self, id: str, run: int, *, worker: str) -> TaskRow | None:
+    def claim_run(self, id: str, run: int, *, worker: str) -> TaskRow | None:
         """Take a task under the next epoch; None if the worker's lease or the run is over."""
         alive = sa.exists().where(WORKERS.c.id == worker, WORKERS.c.state == "alive")
         mine = sa.and_(TASKS.c.id == id, TASKS.c.run == run, alive)
@@ -425,17 +425,17 @@ class FleetStore:
         return self.save_task(row, reserved=0.0, **later, **values)
 
     @outlive_outage
-    def is_current(self, row: TaskRow) -> bool:
+    def is_current_epoch(self, row: TaskRow) -> bool:
         """Return whether a task is still under this epoch, and not cancelled."""
         same = sa.and_(TASKS.c.id == row.id, TASKS.c.epoch == row.epoch, TASKS.c.cancelled == 0)
         with self.open_transaction() as connection:
             return connection.execute(sa.select(TASKS.c.id).where(same)).one_or_none() is not None
 
     @outlive_outage
-    def has_reservations(self) -> bool:
+    def has_reserved_budget(self) -> bool:
         """Return whether running tasks hold parts of the fleet's budget."""
         with self.open_transaction() as connection:
-            held = sa.select(TASKS.c.id).where(TASKS.c.reserved > 0, _is_open()).limit(1)
+            held = sa.select(TASKS.c.id).where(TASKS.c.reserved > 0, _is_still_open()).limit(1)
             return connection.execute(held).first() is not None
 
     @outlive_outage
@@ -588,7 +588,7 @@ def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
 
 
-def _is_open() -> sa.ColumnElement[bool]:
+def _is_still_open() -> sa.ColumnElement[bool]:
     return TASKS.c.state.notin_(FINAL_STATES)
 
 

@@ -84,7 +84,7 @@ class FleetWorker:
 
     def start_working(self) -> None:
         """Register the worker and start taking tasks."""
-        place = msgspec.json.encode(_describe_place()).decode()
+        place = msgspec.json.encode(_describe_worker_place()).decode()
         self.store.add_worker(self.id, place=place, slots=self.slots)
         self._extend_lease(time.time())
         self._launch_engine()
@@ -207,7 +207,9 @@ class FleetWorker:
     def adopt_orphaned_tasks(self) -> None:
         """Take the leases of dead workers and put their tasks back into the queue."""
         try:
-            dead = [id for id, place, *_ in self.store.list_workers("alive") if _is_dead(place)]
+            dead = [
+                id for id, place, *_ in self.store.list_workers("alive") if _is_known_dead(place)
+            ]
             self.store.expire_leases(self._times.seconds, dead=dead)
             for id, *_ in self.store.list_workers("lost", "left"):
                 # The one way to say which executors are dead; idempotent by the row's executor.
@@ -263,7 +265,7 @@ class _Place(msgspec.Struct, frozen=True):
     namespace: str
 
 
-def _describe_place() -> _Place:
+def _describe_worker_place() -> _Place:
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -271,9 +273,9 @@ def _describe_place() -> _Place:
     return _Place(describe_this_process(), namespace)
 
 
-def _is_dead(place: str) -> bool:
+def _is_known_dead(place: str) -> bool:
     """Return whether a worker is known to be dead: one of this machine, in this namespace."""
-    other, mine = msgspec.json.decode(place, type=_Place), _describe_place()
+    other, mine = msgspec.json.decode(place, type=_Place), _describe_worker_place()
     same = mine.namespace and other.namespace == mine.namespace
     return bool(same) and not is_alive(other.process)
 

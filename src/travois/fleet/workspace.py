@@ -22,6 +22,7 @@ import msgspec
 from travois.core.errors import UserError
 from travois.fleet.task import REMOTE_REPO_PATTERN, FleetTask
 from travois.permissions.secrets import mask_text
+from travois.process.environment import build_child_environment
 from travois.sessions import blobs
 
 SAFE_GIT_FLAGS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
@@ -54,6 +55,8 @@ class Workspace(msgspec.Struct, frozen=True):
 
     folder: Path
     mirrors: Path
+    hidden: frozenset[str] = frozenset()
+    """Variables of the worker that nothing in the clone gets: provider keys of other tasks."""
 
     @property
     def clone(self) -> Path:
@@ -78,7 +81,7 @@ class Workspace(msgspec.Struct, frozen=True):
             blobs.make_folders(self.home)
             shutil.rmtree(self.clone, ignore_errors=True)
             found = self._clone_repository(task, base=base, age=age)
-            self._set_up(task)
+            self._run_setup_command(task)
             self._create_own_git()
             blobs.replace_file(done, msgspec.json.encode(Prepared(found)))
         except OSError as error:
@@ -192,7 +195,7 @@ class Workspace(msgspec.Struct, frozen=True):
             os.utime(stamp, (began, began))
         yield str(mirror)
 
-    def _set_up(self, task: FleetTask) -> None:
+    def _run_setup_command(self, task: FleetTask) -> None:
         """Run the setup command; what it leaves behind is no part of the result."""
         exclude = ""
         if task.setup:
@@ -216,7 +219,8 @@ class Workspace(msgspec.Struct, frozen=True):
         """Return the environment of what runs in the clone: with a home of its own."""
         # Packages of `pip install --user` are found by HOME otherwise.
         own = {"HOME": str(self.home), "PYTHONUSERBASE": site.getuserbase()}
-        return {**os.environ, **own, "TRAVOIS_HOME": str(self.home / "travois"), **more}
+        kept = {name: value for name, value in os.environ.items() if name not in self.hidden}
+        return {**kept, **own, "TRAVOIS_HOME": str(self.home / "travois"), **more}
 
     def _run_own(self, *words: str, at: float = 0.0, where: Path | None = None) -> str:
         return self._run_own_bytes(*words, at=at, where=where).decode(errors="replace")
@@ -263,11 +267,14 @@ def _run_git_bytes(words: tuple[str, ...], *, cwd: Path | None, env: Mapping[str
 
 
 def run_shell(command: str, *, cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command of the task's author; return its exit code and the end of what it said."""
+    """Run a command of the task's author; return its exit code and the end of what it said.
+
+    It gets no secrets of the worker: what it starts may be what the agent wrote.
+    """
     done = subprocess.run(
         ("/bin/sh", "-c", command),
         cwd=cwd,
-        env=env,
+        env=build_child_environment(env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
