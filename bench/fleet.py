@@ -135,9 +135,11 @@ def _database(kind: str) -> Iterator[tuple[str, ...]]:
     if programs is None:
         raise SystemExit("Postgres is not installed; --databases sqlite does without")
     server = Postgres(programs)
-    server.start()
-    yield ("--db", server.create_database())
-    server.remove()
+    try:
+        server.start()
+        yield ("--db", server.create_database())
+    finally:
+        server.remove()
 
 
 def _run_once(

@@ -40,9 +40,11 @@ def _serve_postgres() -> Iterator[Postgres]:
     if programs is None:
         pytest.skip("Postgres is not installed (scripts/test_needs.sh installs it as root)")
     server = Postgres(programs)
-    server.start()
-    yield server
-    server.remove()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
 
 
 @pytest.fixture

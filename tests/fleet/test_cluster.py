@@ -32,10 +32,17 @@ def start_worker(fleet: Fleet, *more: str) -> int:
     return fleet.start("worker", "--slots", "2", "--lease", str(LEASE), *more).pid
 
 
-def worker_of(fleet: Fleet, pids: list[int]) -> int:
-    """Return the worker that runs something."""
-    busy = {one.parent for one in processes() if one.pid in fleet.runs()}
-    return next(pid for pid in pids if pid in busy)
+def kill_busy_worker(fleet: Fleet, pids: list[int]) -> None:
+    """Kill a worker that runs something."""
+    busy: list[int] = []
+
+    def find_busy() -> bool:
+        runs = fleet.runs()
+        busy[:] = [one.parent for one in processes() if one.pid in runs and one.parent in pids]
+        return bool(busy)
+
+    wait_until(find_busy, what="a worker runs something")
+    os.kill(busy[0], signal.SIGKILL)
 
 
 def test_several_workers_share_the_tasks(cluster: Fleet) -> None:
@@ -52,8 +59,8 @@ def test_the_tasks_of_a_killed_worker_are_adopted(cluster: Fleet) -> None:
     with cluster.program.served(slow_work(3.0)) as api:
         submit(cluster, *IDS)
         pids = [start_worker(cluster) for _ in range(2)]
-        wait_until(lambda: len(api.ledger) >= 4 and cluster.runs(), what="second requests")
-        os.kill(worker_of(cluster, pids), signal.SIGKILL)
+        wait_until(lambda: len(api.ledger) >= 3, what="second requests")
+        kill_busy_worker(cluster, pids)
         wait_until(lambda: all_done(cluster), what="all tasks end")
         api.append_only()
     assert [cluster.pushes("app", id) for id in IDS] == [1, 1, 1]
@@ -147,6 +154,25 @@ def test_a_result_is_pushed_by_another_machine(cluster: Fleet) -> None:
         wait_until(lambda: all_done(cluster), what="the result is pushed")
         assert len(api.ledger) == 2
     assert cluster.content("app", "t") == "hello\n"
+
+
+def test_a_session_moves_to_another_machine_with_its_files(cluster: Fleet) -> None:
+    """The worker dies with its disk in the middle of a turn."""
+    with cluster.program.served(slow_work(3.0)) as api:
+        submit(cluster, "t")
+        first = start_worker(cluster)
+        wait_until(lambda: len(api.ledger) == 2, what="the second request")
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not cluster.runs(), what="the run ends with its parent")
+        cluster.program.home.rename(cluster.folder / "gone")
+        start_worker(cluster)
+        wait_until(lambda: all_done(cluster), what="the task goes on elsewhere")
+        assert len(api.ledger) == 3
+        api.append_only()
+        moved = api.ledger[2].usage
+        assert moved.read >= 0.95 * moved.prompt
+    assert cluster.content("app", "t") == "hello\n"
+    assert cluster.pushes("app", "t") == 1
 
 
 def test_a_database_without_tables_or_of_another_version_is_refused(

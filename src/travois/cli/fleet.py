@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from travois.core.errors import UserError
+from travois.fleet.task import DATABASE_VARIABLE
 from travois.lazy_imports import lazy_imports
 from travois.sessions.home import locate_home
 from travois.terminal import CommandParsers, add_command
@@ -19,7 +20,6 @@ with lazy_imports():
     from travois.fleet import manage, serve, store, task, worker
 
 FLEET_PACKAGES = ("dbos", "psycopg", "sqlalchemy", "yaml")
-DATABASE_VARIABLE = "TRAVOIS_FLEET_DB"
 FLEET_HELP = """\
   travois fleet run tasks.jsonl --workers 4    run all tasks on this machine
   travois fleet run                            go on where it was stopped

@@ -17,6 +17,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from travois.compose.options import STORE_VARIABLE
 from travois.core.cache_audit import SessionSpending
 from travois.core.models import Usage
 from travois.fleet.task import FleetTask
@@ -28,6 +29,8 @@ from travois.sessions.log_file import read_history
 
 SESSION_NAMESPACE = UUID("7d9a4c6e-3a57-4f0e-9d55-0f4a31f2b8c1")
 PROMPT_ID = "task"
+STORE_PROBLEM = "The session store cannot be used"
+"""What a run says that starts while the database is away."""
 TASK_VARIABLE = "TRAVOIS_TASK_ID"
 """Marks every OpenTelemetry span of the run."""
 STOP_SECONDS = 20.0
@@ -163,7 +166,8 @@ class ChildRun:
             return ChildResult("interrupted", stopped=stopped, seconds=seconds)
         if code < 0 or not last.outcome:
             why = f"the run was killed by signal {-code}" if code < 0 else told
-            outcome = "failed" if code == 2 else "lost"
+            is_wrong = code == 2 and STORE_PROBLEM not in told  # a database is back some time
+            outcome = "failed" if is_wrong else "lost"
             return ChildResult(outcome, why or f"exit code {code}", seconds=seconds)
         why = mask_text("; ".join(last.errors) or ("" if last.outcome == "done" else told))
         return ChildResult(
@@ -193,10 +197,14 @@ def session_id(task: str, *, fresh: int) -> UUID:
     return uuid5(SESSION_NAMESPACE, f"{task}/{fresh}")
 
 
-def child_environment(task: FleetTask, key_names: Mapping[str, str]) -> dict[str, str]:
+def child_environment(
+    task: FleetTask, key_names: Mapping[str, str], *, store: Mapping[str, str]
+) -> dict[str, str]:
     """Return the variables that a run gets beside those of its workspace."""
     own = {PARENT_VARIABLE: str(os.getpid()), TASK_VARIABLE: task.id}
-    return own | dict(key_names)
+    if STORE_VARIABLE in os.environ:  # the worker's own choice
+        return {**own, **key_names}
+    return {**own, **key_names, **store}
 
 
 def read_session_totals(home: Path, session: UUID) -> SessionTotals:

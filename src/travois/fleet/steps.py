@@ -24,7 +24,7 @@ from travois.fleet.child import (
     session_id,
 )
 from travois.fleet.store import FINAL_STATES, FleetStore, TaskRow
-from travois.fleet.task import FleetTask
+from travois.fleet.task import DATABASE_VARIABLE, FleetTask
 from travois.fleet.workspace import Workspace, WorkspaceProblem, run_shell
 from travois.permissions.secrets import (
     Secrets,
@@ -178,7 +178,7 @@ class TaskSteps:
         place = Workspace(
             self._folder / "tasks" / row.id / str(row.fresh),
             self._folder / "mirrors",
-            frozenset(self._keys),
+            frozenset((*self._keys, DATABASE_VARIABLE)),
         )
         blobs.make_folders(place.folder)
         return place
@@ -222,7 +222,13 @@ class TaskSteps:
         """Run the agent; again each time it was stopped because the lease could not be renewed."""
         home = place.home / "travois"
         self._copy_settings(home)
-        environment = place.environment(child_environment(row.task, self._key_variables(row.task)))
+        environment = place.environment(
+            child_environment(
+                row.task,
+                self._key_variables(row.task),
+                store=self._store.database.session_store_variables(row.epoch),
+            )
+        )
         while True:
             self._lease.wait_for_lease()
             argv = build_child_argv(

@@ -20,6 +20,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
+from travois.compose.options import STORE_VARIABLE
+from travois.compose.session_store import EPOCH_VARIABLE
 from travois.core.errors import UserError
 from travois.fleet.task import FleetTask
 from travois.permissions.secrets import mask_text
@@ -174,6 +176,22 @@ class Database(msgspec.Struct, frozen=True):
     def is_sqlite(self) -> bool:
         """Whether it is a file of this machine."""
         return self.url.startswith("sqlite:")
+
+    def session_store_variables(self, epoch: int) -> dict[str, str]:
+        """Return the variables that keep a task's session in this database, under its epoch.
+
+        A file of this machine needs no copies of what lies beside it. The password has a variable
+        of its own, which no command of the agent gets.
+        """
+        if self.is_sqlite:
+            return {}
+        url = sa.make_url(self.url)
+        secret = {"PGPASSWORD": str(url.password)} if url.password else {}
+        bare = sa.URL.create(
+            "postgresql", url.username, None, url.host, url.port, url.database, url.query
+        )
+        address = bare.render_as_string()
+        return {**secret, STORE_VARIABLE: address, EPOCH_VARIABLE: str(epoch)}
 
     @property
     def shown(self) -> str:

@@ -25,6 +25,7 @@ MAX_PRIORITY = 100
 MAX_BEST_OF = 20
 MAX_SHOWN_PROBLEMS = 20
 BRANCH_PREFIX = "travois/"
+DATABASE_VARIABLE = "TRAVOIS_FLEET_DB"
 
 PublishKind = Literal["branch", "patch"]
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
