@@ -1,4 +1,4 @@
-"""Memory of agents of one type across tasks, in folders of three scopes."""
+"""Agent memory: what agents of one type remember across tasks, in folders of three scopes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AgentMemoryFolder(msgspec.Struct, frozen=True):
 
 
 def load_agent_memory(kind: AgentType, home: TravoisHome, root: str) -> AgentMemoryFolder | None:
-    """Return the memory of agents of this type; None if the type has none."""
+    """Load the memory of agents of this type; None if the type has none."""
     if not kind.memory:
         return None
     folder, theirs = _find_memory_folders(kind, home, root)
@@ -63,7 +63,7 @@ def load_agent_memory(kind: AgentType, home: TravoisHome, root: str) -> AgentMem
 
 
 def allow_memory_edits(guard: Permissions, memory: AgentMemoryFolder) -> Permissions:
-    """Return permissions under which the agent may write to its memory without approval."""
+    """Return permissions under which an agent may edit its own memory without approval."""
     folders = (*guard.folders, memory.folder)
     if not GLOB_CHARS.isdisjoint(memory.folder):
         return replace(guard, folders=folders)
@@ -72,7 +72,7 @@ def allow_memory_edits(guard: Permissions, memory: AgentMemoryFolder) -> Permiss
 
 
 def shorten_index(text: str) -> str:
-    """Shorten an index to the limits, with a note about the rest."""
+    """Shorten an agent's memory index to the limits, with a note about the rest."""
     lines = text.splitlines()
     shown, size = list[str](), 0
     for line in lines[:MAX_SHOWN_LINES]:
@@ -96,7 +96,7 @@ def _find_memory_folders(kind: AgentType, home: TravoisHome, root: str) -> tuple
 
 
 def _read_index(folder: str, held: str) -> str:
-    """Read an index; return an empty string if there is none or it is outside `held`."""
+    """Read an agent's memory index; empty if there is none or it is outside `held`."""
     real = os.path.realpath(os.path.join(folder, AGENT_INDEX_FILE))
     if not is_inside(real, os.path.realpath(held)):
         return ""

@@ -113,7 +113,7 @@ class EvidenceQuote(msgspec.Struct, frozen=True):
 
 
 def check_drafts(found: Iterable[MemoryDraft], ground: EvidenceContext) -> list[DraftVerdict]:
-    """Check drafts in turn; an accepted draft counts as known for the next."""
+    """Check memory drafts in turn; an accepted draft counts as known for the next."""
     verdicts: list[DraftVerdict] = []
     for draft in found:
         verdict = check_draft(draft, ground)
@@ -126,7 +126,7 @@ def check_drafts(found: Iterable[MemoryDraft], ground: EvidenceContext) -> list[
 
 
 def check_draft(draft: MemoryDraft, ground: EvidenceContext) -> DraftVerdict:
-    """Decide whether a draft is accepted, needs the user's approval, or is rejected."""
+    """Decide whether a memory draft is accepted, needs the user's approval, or is rejected."""
     for text in (draft.text, draft.words, draft.name, draft.why):
         if kind := ground.secret(text):
             return Reject(f"it contains a secret ({kind})")
@@ -146,7 +146,7 @@ def check_draft(draft: MemoryDraft, ground: EvidenceContext) -> DraftVerdict:
 
 
 def find_quote(words: str, ground: EvidenceContext) -> EvidenceQuote | Reject:
-    """Find the last place where these words were said, by the speaker who counts most."""
+    """Find where a draft's quoted words were last said, by the speaker who counts most."""
     pattern = _compile_quote(words)
     if pattern is None or len(words) > MAX_QUOTE_CHARS:
         return Reject("it quotes nothing from the conversation")
@@ -165,7 +165,7 @@ def find_quote(words: str, ground: EvidenceContext) -> EvidenceQuote | Reject:
 
 
 def _compile_quote(words: str) -> re.Pattern[str] | None:
-    """Compile a pattern for these words with any white space between them."""
+    """Compile a pattern for a draft's quoted words with any white space between them."""
     parts = words.strip(" \t\n\"'`.,;:!").split()
     if len(" ".join(parts)) < MIN_QUOTE_CHARS:
         return None
@@ -173,14 +173,14 @@ def _compile_quote(words: str) -> re.Pattern[str] | None:
 
 
 def _find_sentence(text: str, hit: re.Match[str]) -> str:
-    """Return the sentence that contains the quoted words."""
+    """Return the sentence that contains a draft's quoted words."""
     start = max(text.rfind(mark, 0, hit.start()) for mark in ("\n", ". ", "! ", "? ")) + 1
     ends = [at for mark in ("\n", ". ", "! ", "? ") if (at := text.find(mark, hit.end() - 1)) >= 0]
     return text[start : min(ends) + 1 if ends else len(text)].strip()
 
 
 def _find_continuation(one: Statement, hit: re.Match[str], ground: EvidenceContext) -> str:
-    """Return what the same speaker said next: in this message, or else in the next one."""
+    """Return what the quoted speaker said next: in this message, or in the next one."""
     rest = re.split(r"^[^.!?\n]*[.!?…\n]+\s*", one.text[hit.end() :], maxsplit=1)[-1].strip()
     later = (o.text for o in ground.said if o.voice == one.voice and o.seq > one.seq)
     return rest or next(later, "")
@@ -189,7 +189,7 @@ def _find_continuation(one: Statement, hit: re.Match[str], ground: EvidenceConte
 def _find_rejection_reason(
     draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext
 ) -> str:
-    """Return why a draft is rejected whoever said it, or an empty string."""
+    """Return why a draft is rejected whoever said it; empty if it is not."""
     if not content_words(draft.text) or signals.needs_context(draft.text):
         return "it has no content"
     if any(_repeats_line(draft.text, line) for line in ground.instruction_lines):
@@ -209,7 +209,7 @@ def _repeats_memory(draft: MemoryDraft, ground: EvidenceContext) -> bool:
 
 
 def _find_uselessness(draft: MemoryDraft, place: EvidenceQuote, *, renewed: bool) -> str:
-    """Return why nobody will need this later, or an empty string."""
+    """Return why nobody will need a memory draft later; empty if somebody may."""
     by, wish = place.by, draft.type in ("user", "feedback")
     if by.files:
         return "the project files already say it"
@@ -239,7 +239,7 @@ def _find_uselessness(draft: MemoryDraft, place: EvidenceQuote, *, renewed: bool
 
 
 def _repeats_line(text: str, line: str) -> bool:
-    """Return whether a text says almost the same as a line."""
+    """Return whether a draft says almost the same as an instruction or memory line."""
     about = content_words(text)
     fits = (
         len(about) > 1
@@ -273,7 +273,7 @@ def _collect_supporting_words(place: EvidenceQuote, ground: EvidenceContext) -> 
 
 
 def _find_review_reason(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> str:
-    """Return why the user must decide on a draft, or an empty string if its source suffices."""
+    """Return why the user must decide on a draft; empty if its source suffices."""
     told = max(
         ground.tool_sentences,
         key=lambda line: share_covered(draft.text, content_words(line)),
@@ -334,14 +334,14 @@ def _keep_supported_reason(why: str, ground: EvidenceContext) -> str:
 
 
 def _find_stated_scope(place: EvidenceQuote) -> MemoryScope | None:
-    """Return the scope that the user named, if any."""
+    """Return the scope that the user named for a draft; None if none."""
     if place.by.voice != "user":
         return None
     return find_wish_scope(place.words, place.sentence, message=place.by.text, after=place.after)
 
 
 def _build_memory(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> Memory:
-    """Build the memory for a draft and its quoted words."""
+    """Build the memory for a checked draft and its quoted words."""
     by, text = place.by, draft.text.strip()
     author: MemoryAuthor = (
         "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
@@ -366,7 +366,7 @@ def _build_memory(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceCont
 
 
 def _make_unique_name(name: str, known: tuple[Memory, ...]) -> str:
-    """Return the name, with a number if another memory has it."""
+    """Return a draft's name, numbered if another memory has it."""
     taken, number = {memory.name for memory in known}, 1
     while (free := name if number == 1 else f"{name}-{number}") in taken:
         number += 1

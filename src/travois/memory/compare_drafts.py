@@ -1,4 +1,4 @@
-"""Comparison of a draft with the known memories: new, a repetition, or a contradiction.
+"""Comparing a draft with the known memories: new, a repetition, or a contradiction.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -99,12 +99,12 @@ LIST_ITEM_START = re.compile(r"\s*(?:[-*+•]|\d+[.)])(?:\s|$)")
 
 
 def strip_scope_words(text: str) -> str:
-    """Return a wish without the words that name its scope."""
+    """Return a draft's wish without the words that name its scope."""
     return THIS_PROJECT.sub(" ", ALL_PROJECTS.sub(" ", text))
 
 
 def parse_scope_words(text: str) -> MemoryScope | None:
-    """Return the scope that these words name; None if they name none."""
+    """Return the memory scope that these words name; None if they name none."""
     flat = " ".join(text.split())
     if NOT_ONLY_HERE.search(flat):
         return "user"
@@ -143,7 +143,7 @@ def find_wish_scope(
 
 
 def _find_list_heading(words: str, message: str) -> str:
-    """Return the line above a list that contains these words, if it ends in a colon."""
+    """Return the line above a list that contains a draft's words, if it ends in a colon."""
     if words not in message:
         return ""
     *lines, own = message.partition(words)[0].split("\n")
@@ -252,7 +252,7 @@ def _widen_scope(merged: DraftVerdict, old: Memory) -> DraftVerdict:
 
 
 def _contradicts_old(draft: MemoryDraft, old: Memory, sentence: str) -> bool:
-    """Return whether both cannot hold, as far as words or the draft tell."""
+    """Return whether a draft and a known memory cannot both hold, as far as known."""
     text = old.body or old.description
     alike = measure_likeness(draft.text, text)
     if alike == 1.0 and contains_denial(draft.text) == contains_denial(text):
@@ -269,7 +269,7 @@ def _contradicts_old(draft: MemoryDraft, old: Memory, sentence: str) -> bool:
 
 
 def _wishes_same(memory: Memory, old: Memory) -> bool:
-    """Return whether both make the same wish, whatever their scopes."""
+    """Return whether a draft and a known memory make the same wish, whatever their scopes."""
     return have_same_meaning(
         strip_scope_words(memory.body), strip_scope_words(old.body or old.description)
     )

@@ -49,7 +49,7 @@ SENTENCE_PATTERN = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
 
 
 def to_local_date(at: float) -> date:
-    """Return the local date of a timestamp."""
+    """Return a timestamp's local date, to resolve relative dates in a memory."""
     return datetime.fromtimestamp(at, UTC).astimezone().date()
 
 
@@ -73,7 +73,7 @@ def date_memory(memory: Memory) -> Memory:
 
 
 def resolve_relative_dates(text: str, said: Callable[[str], date | None]) -> str:
-    """Replace relative dates in a text; `said` gives the day on which a phrase was used."""
+    """Replace relative dates in a memory's text; `said` gives the day of a phrase."""
 
     def format_match(found: re.Match[str]) -> str:
         phrase = found["phrase"]
@@ -91,7 +91,7 @@ def resolve_relative_dates(text: str, said: Callable[[str], date | None]) -> str
 
 
 def _format_phrase_date(phrase: str, base: date, *, before: str) -> str:
-    """Return the date of a phrase with the preposition that it needs."""
+    """Return the date of a relative phrase with the preposition that it needs."""
     if phrase in DAY_SHIFTS:
         return f"{before or 'on'} {base + timedelta(DAY_SHIFTS[phrase])}"
     if phrase.endswith(" ago"):
@@ -109,7 +109,7 @@ def _format_phrase_date(phrase: str, base: date, *, before: str) -> str:
 
 
 def _format_shifted_date(base: date, unit: str, number: int, before: str) -> str:
-    """Return a date this many units away; a month has no day, a year no month."""
+    """Return a relative date this many units away; a month has no day, a year no month."""
     if unit in ("day", "week"):
         return f"{before or 'on'} {base + timedelta(number * (7 if unit == 'week' else 1))}"
     if unit == "year":
@@ -119,7 +119,7 @@ def _format_shifted_date(base: date, unit: str, number: int, before: str) -> str
 
 
 def _format_weekday(base: date, which: str, number: int, before: str) -> str:
-    """Return the date of a weekday; `next` stays relative because its meaning is ambiguous."""
+    """Return a weekday's date; `next` stays relative because it is ambiguous."""
     if which == "next":
         return f"{before or 'on'} the {WEEKDAYS[number].capitalize()} after {base}"
     ahead = (number - base.weekday()) % 7

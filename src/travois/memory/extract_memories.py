@@ -1,4 +1,4 @@
-"""Memory extraction: find what is worth keeping in a conversation.
+"""Extracting memories: finding what is worth keeping in a conversation.
 
 The model proposes drafts in a fork without tools; rules check each. Without a model, or if it
 fails, rules also find the drafts.
@@ -121,7 +121,7 @@ async def apply_drafts(
     why: str,
     unkept: tuple[str, ...] = (),
 ) -> ExtractionOutcome:
-    """Apply, propose or drop the checked drafts, as the user wants it in each scope; record it."""
+    """Apply, propose or drop checked memory drafts, as the user wants for each scope; log it."""
     memories = agent.memory.memories
     assert memories is not None
     put = [await _add_anchors(agent, one.change) for one in weighed if isinstance(one, Accept)]
@@ -149,7 +149,7 @@ async def apply_drafts(
 
 
 def get_verdict_scope(verdict: Accept | NeedsReview) -> MemoryScope:
-    """Return the scope of an accepted draft."""
+    """Return the scope of an accepted memory draft."""
     return verdict.change.memory.scope
 
 
@@ -183,7 +183,7 @@ def _get_verdict_evidence(verdict: Accept | NeedsReview) -> tuple[Evidence, ...]
 
 
 def _overlaps_sentence(words: str, sentence: str) -> bool:
-    """Return whether a quote and a sentence contain one another."""
+    """Return whether a memory's quote and a sentence contain one another."""
     flat, whole = " ".join(words.split()), " ".join(sentence.casefold().split())
     return flat in whole or whole in flat
 
@@ -191,7 +191,7 @@ def _overlaps_sentence(words: str, sentence: str) -> bool:
 def _find_unkept_reason(
     wish: MemorySignal, ground: EvidenceContext, off: Collection[MemoryScope]
 ) -> str:
-    """Return why the rules do not keep a wish."""
+    """Return why the rules do not keep a wish as a memory."""
     drafted = draft_from_signal(wish)
     (verdict,) = check_drafts([drafted], ground)
     if refers_elsewhere(wish.sentence):
@@ -205,7 +205,7 @@ def _find_unkept_reason(
 
 
 def _format_unkept_wish(agent: Agent, wish: MemorySignal, why: str) -> str:
-    """Format the message about a wish that is not kept."""
+    """Format the message about a wish that is not kept as a memory."""
     if "secret" in why or _find_secret(agent, wish.sentence):
         return f"Not remembered: {why}. Keep it in a secret store, and say where that is."
     if any(word in why for word in ALREADY_KNOWN_REASONS):
@@ -267,7 +267,7 @@ class AgentMemoryRecorder:
 
 
 def _suggest_acceptable(agent: Agent, verdict: Reject, words: str) -> str:
-    """Return what would be kept instead of a rejected draft; secrets are not repeated."""
+    """Return what would be kept instead of a rejected memory; secrets are not repeated."""
     if "secret" in verdict.why:
         return "Leave the secret out: say where it is kept, if the user said so."
     if any(word in verdict.why for word in ALREADY_KNOWN_REASONS):
@@ -282,7 +282,7 @@ def _suggest_acceptable(agent: Agent, verdict: Reject, words: str) -> str:
 def _build_evidence_context(
     agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int
 ) -> EvidenceContext:
-    """Collect everything that drafts are checked against."""
+    """Collect the evidence that memory drafts are checked against."""
     files = (
         agent.prompt.instructions.load_always(list_nested_instructions(agent)).files
         if agent.prompt.instructions is not None
@@ -306,7 +306,7 @@ def _find_secret(agent: Agent, text: str) -> str:
 async def _check_conversation(
     agent: Agent, ground: EvidenceContext, *, after: TurnEnding
 ) -> list[DraftVerdict]:
-    """Check the model's drafts, and the requests to remember that it missed; or use rules alone."""
+    """Check the model's memory drafts, and the requests to remember that it missed."""
     fresh = tuple(one for one in ground.said if one.seq > ground.since)
     by_rule = tuple(draft_by_rules(fresh, ground.said))
     if after == "failure":
@@ -327,7 +327,7 @@ async def _check_conversation(
 async def _ask_for_drafts(
     agent: Agent, ground: EvidenceContext, fresh: tuple[Statement, ...]
 ) -> str:
-    """Ask the model for drafts, with the nearest known memories."""
+    """Ask the model for memory drafts, with the nearest known memories."""
     near: tuple[Memory, ...] = ()
     if agent.memory.memories is not None and ground.known:
         about = "\n".join(one.text for one in fresh if one.voice == "user")[-MAX_SEARCH_CHARS:]
@@ -339,7 +339,7 @@ async def _ask_for_drafts(
 
 
 def _covers_wish(kept: Iterable[MemoryDraft], wish: MemoryDraft) -> bool:
-    """Return whether a kept draft quotes this wish or says the same."""
+    """Return whether a kept memory draft quotes this wish or says the same."""
     words = wish.words.casefold()
     return any(
         one.words.strip().casefold() in words or have_same_meaning(one.text, wish.text)
@@ -358,7 +358,7 @@ def _model_remembered(entries: Iterable[Entry], since: int) -> bool:
 
 
 def _find_nearest_sentence(text: str, said: Iterable[Statement]) -> str:
-    """Return the sentence of the user's last message that shares most with a text."""
+    """Return the user's last sentence that shares most with a proposed memory."""
     last = _get_last_user_text(said)
     return max(
         split_spoken_sentences(last),
@@ -388,7 +388,7 @@ async def _apply_changes(
 
 
 async def _add_anchors(agent: Agent, change: PutMemory) -> PutMemory:
-    """Add the current digests of the files that a memory names."""
+    """Add the current digests of the files that an extracted memory names."""
     memories, memory = agent.memory.memories, change.memory
     assert memories is not None
     paths = dict.fromkeys(PATH_PATTERN.findall(memory.body)[:MAX_ANCHORED_FILES])

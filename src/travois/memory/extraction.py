@@ -1,6 +1,6 @@
-"""Memory extraction: after a turn, find what is worth knowing in later sessions.
+"""Memory extraction after a turn: deciding when to look for memories, in the background.
 
-This module decides cheaply when to look; `memory.weighing` does the work.
+This module decides cheaply when to look; `memory.extract_memories` does the work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WISH_HINT_PATTERN = (
 
 
 def start_extraction(agent: Agent, *, after: TurnEnding = "answer") -> None:
-    """Start extraction in the background if the conversation since the last one may be worth it."""
+    """Start memory extraction in the background if the conversation may be worth it."""
     if (
         agent.memory.memories is None
         or agent.team.birth is not None
@@ -59,7 +59,7 @@ def start_extraction(agent: Agent, *, after: TurnEnding = "answer") -> None:
 
 
 async def wait_for_extraction(agent: Agent, *, patience: float = EXTRACTION_WAIT_SECONDS) -> str:
-    """Wait a while for extraction to finish; return its summary, once."""
+    """Wait a while for memory extraction to finish; return its summary, once."""
     look, told = agent.turn.extraction, ""
     if look is not None:
         with anyio.move_on_after(patience):
@@ -74,7 +74,7 @@ def render_extraction_note(noted: str) -> str:
 
 
 def _may_be_due(agent: Agent) -> bool:
-    """Decide cheaply whether anything said since the last extraction may be worth keeping."""
+    """Return, cheaply, whether memory extraction may find anything since the last one."""
     fresh = [i.fact for i in agent.session.view.items if i.seq > agent.session.extracted]
     human = [f for f in fresh if isinstance(f, User) and f.origin == "human"]
     hinted = any(re.search(WISH_HINT_PATTERN, extract_text(fact.content)) for fact in human)

@@ -293,5 +293,5 @@ def _describe_read_error(error: OSError, path: Path) -> str:
 
 
 def open_no_follow(path: str, flags: int) -> int:
-    """Open a file, but not through a link."""
+    """Open a memory file, but not through a link."""
     return os.open(path, flags | os.O_NOFOLLOW)

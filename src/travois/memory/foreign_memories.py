@@ -26,7 +26,7 @@ CODEX_SUMMARY_FILES = ("memory_summary.md", INDEX_FILE)
 
 
 def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | None:
-    """Return where `claude` or `codex` keeps memories, of this main checkout or of everything.
+    """Return the folder where `claude` or `codex` keeps memories, for this project or all.
 
     Any other source is a path.
     """
@@ -64,7 +64,7 @@ def read_foreign_memories(place: Path, *, scope: MemoryScope, label: str) -> Ite
 
 
 def _read_folder(place: Path, *, scope: MemoryScope, label: str) -> Iterator[Memory]:
-    """Read one memory per file; other text in the index becomes one more."""
+    """Read another agent's memory folder, one memory per file; the index text is one more."""
     for path in sorted(place.glob("[!.]*.md"))[:MAX_IMPORTED_FILES]:
         if path.name == INDEX_FILE:
             own = "\n".join(
@@ -89,7 +89,7 @@ def _read_sections(path: Path, *, scope: MemoryScope, label: str) -> Iterator[Me
 def _split_at_headings(
     path: Path, text: str, *, scope: MemoryScope, label: str
 ) -> Iterator[Memory]:
-    """Split a long text into memories: one for each heading, several for a long section."""
+    """Split another agent's long memory at headings, several for a long section."""
     starts = [0, *(found.start() for found in TOP_HEADING.finditer(text)), len(text)]
     for start, end in pairwise(starts):
         body = text[start:end].strip()
@@ -107,7 +107,7 @@ def _split_at_headings(
 
 
 def _guess_type(title: str) -> MemoryType:
-    """Guess the type of a memory from its heading."""
+    """Guess the type of an imported memory from its heading."""
     words = title.casefold()
     if "preference" in words or "feedback" in words:
         return "feedback"
@@ -115,6 +115,6 @@ def _guess_type(title: str) -> MemoryType:
 
 
 def _add_source(path: Path, memory: Memory) -> Memory:
-    """Add the source; the author is the model, whoever it quotes."""
+    """Add the source to an imported memory; its author is the model, whoever it quotes."""
     words = Evidence(str(path), 0, "model", memory.description, memory.modified)
     return replace(memory, author="model", evidence=(words,), anchors=())

@@ -41,7 +41,7 @@ INDEX_LINK = re.compile(
 
 
 def extract_prose(pages: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the lines of an index that people wrote, which must be kept."""
+    """Return the lines that people wrote into a memory index, which must be kept."""
     found: list[str] = []
     for page in sorted(pages, key=lambda page: (page != INDEX_FILE, page)):
         lines = [line.rstrip() for line in pages[page].split("\n")]
@@ -53,7 +53,7 @@ def extract_prose(pages: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def build_index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str]:
-    """Build the pages of an index, by path: every memory is at most two links from `MEMORY.md`."""
+    """Build a memory index: every memory is at most two links from `MEMORY.md`."""
     known = sorted(memories, key=lambda memory: (memory.type, memory.name, memory.pinned))
     lines = [
         _format_index_line(memory)
@@ -83,7 +83,7 @@ def _escape_label(name: str) -> str:
 
 
 def _add_topic_page(group: Sequence[Memory], pages: dict[str, str]) -> str:
-    """Add the page of a group; return the line that links to it."""
+    """Add a topic page to a memory index; return the line that links to it."""
     first, last = group[0], group[-1]
     stem = make_slug(f"{first.type}-{first.name}")[:40].rstrip("-")
     path = f"{TOPICS_FOLDER}/{stem}.md"
@@ -127,7 +127,7 @@ def _ends_group(group: Sequence[Memory]) -> bool:
 
 
 def _add_notes_pages(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
-    """Move the lines that people wrote to pages of their own; yield the links to them."""
+    """Move people's lines in a memory index to their own pages; yield the links to them."""
     lines = [part.rstrip() for line in kept for part in re.findall(".{1,6000}", line) or [""]]
     page: list[str] = []
     for line in (*lines, None):
@@ -141,7 +141,7 @@ def _add_notes_pages(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str
 
 
 def fits_page(lines: Sequence[str]) -> bool:
-    """Return whether these lines fit on one page."""
+    """Return whether these lines fit on one page of a memory index."""
     return (
         len(lines) <= MAX_PAGE_LINES
         and len(_join_lines(lines).encode(errors="replace")) <= MAX_PAGE_BYTES
@@ -195,7 +195,7 @@ def find_stale_memories(
 
 
 def find_conflicts(known: MemoriesByKey) -> Iterator[MemoryFinding]:
-    """Yield duplicates and contradictions, as a consolidation would settle them."""
+    """Yield duplicate and contradicting memories, as a consolidation would settle them."""
     for step in plan_rule_steps(known):
         yield from (
             MemoryFinding("conflict", known[key].name, step.why, format_forget_command(known[key]))

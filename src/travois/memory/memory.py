@@ -115,7 +115,7 @@ class MemoryDraft(msgspec.Struct, frozen=True):
 
 
 def build_draft_request(instructions: str, known: Iterable[Memory]) -> str:
-    """Build the request for drafts that the model gets after a turn."""
+    """Build the request for memory drafts that the model gets after a turn."""
     lines = [f"- {m.name} ({m.type}): {escape_line(_format_summary(m))}" for m in known][
         :MAX_NEAREST_MEMORIES
     ]
@@ -123,7 +123,7 @@ def build_draft_request(instructions: str, known: Iterable[Memory]) -> str:
 
 
 def parse_drafts(reply: str) -> tuple[MemoryDraft, ...]:
-    """Parse the drafts in a model's reply; invalid items are skipped."""
+    """Parse the memory drafts in a model's reply; invalid items are skipped."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])

@@ -42,7 +42,7 @@ MAX_CANDIDATE_CHARS = 200
 
 
 async def recall_for_prompt(agent: Agent, said: User) -> None:
-    """Show the model the memories that fit the user's prompt, each once."""
+    """Recall the memories that fit the user's prompt, and show each once to the model."""
     text = extract_text(said.content)[:MAX_QUERY_CHARS] if said.origin == "human" else ""
     if (
         agent.memory.memories is None
@@ -61,7 +61,7 @@ async def recall_for_prompt(agent: Agent, said: User) -> None:
 
 
 async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> str:
-    """Search memories for a prompt and render the ones to show; empty if none fit."""
+    """Search memories for a prompt and render those to recall; empty if none fit."""
     search = partial(memories.search, text, limit=MAX_RECALL_CANDIDATES)
     found = await anyio.to_thread.run_sync(search)
     items = agent.session.view.items
@@ -81,7 +81,7 @@ async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> 
 def _reverify_memories(
     memories: MemoryStore, chosen: Iterable[Memory]
 ) -> tuple[list[Memory], dict[str, tuple[str, ...]]]:
-    """Renew memories whose files still support them; return the changed files of the others."""
+    """Renew recalled memories that their files support; return others' changed files."""
     checked = [memories.reverify(memory) or memory for memory in chosen]
     return checked, {digest_memory(memory): memories.find_stale_files(memory) for memory in checked}
 
@@ -101,7 +101,7 @@ async def memory_index_note(agent: Agent) -> str:
 async def _pick_with_small_model(
     agent: Agent, text: str, fresh: tuple[Memory, ...]
 ) -> tuple[Memory, ...]:
-    """Let a small model choose; without an answer in time, take the best search results."""
+    """Let a small model choose memories to recall; else take the best matches."""
     small, reply = agent.models.small(), None
     if small is not None:
         with anyio.move_on_after(RECALL_CHOICE_SECONDS):
@@ -132,7 +132,7 @@ def _build_recall_question(
 
 
 def _parse_numbers(reply: str) -> list[int] | None:
-    """Parse the numbers that a reply chose; None if it is not a valid answer."""
+    """Parse a small model's choice of memories to recall; None if it is invalid."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         return msgspec.json.decode(reply[start : end + 1], type=list[int])

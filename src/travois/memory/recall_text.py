@@ -58,20 +58,20 @@ def digest_memory(memory: Memory) -> str:
 
 
 def filter_unshown(memories: Iterable[Memory], items: Iterable[ViewItem]) -> tuple[Memory, ...]:
-    """Return the memories that the conversation does not show in their current version."""
+    """Return recalled memories that the conversation does not show in their current version."""
     told = "\n".join(_find_notes(items, RECALLED_TAG))
     return tuple(memory for memory in memories if f'sha256="{digest_memory(memory)}"' not in told)
 
 
 def filter_useful(memories: Iterable[Memory], items: Iterable[ViewItem]) -> tuple[Memory, ...]:
-    """Drop memories that only explain a tool already in use; warnings stay."""
+    """Drop recalled memories that only explain a tool already in use; warnings stay."""
     replies = (item.fact for item in items if isinstance(item.fact, Assistant))
     used = {b.name.casefold() for reply in replies for b in reply.content if isinstance(b, Call)}
     return tuple(memory for memory in memories if not _is_usage_manual(memory, used))
 
 
 def render_recalled(memories: Sequence[Memory], stale: Mapping[str, Sequence[str]]) -> str:
-    """Render as many memories as fit; `stale` has the changed files, by digest."""
+    """Render as many recalled memories as fit; `stale` has the changed files, by digest."""
     parts: list[str] = []
     room = MAX_RECALL_TOKENS - estimate_tokens(RECALL_INTRO)
     for memory in memories:
@@ -102,7 +102,7 @@ def find_shown_names(note: str) -> tuple[str, ...]:
 
 
 def _render_memory(memory: Memory, stale: Sequence[str], *, room: int) -> str | None:
-    """Render one memory within the room left; None if there is too little."""
+    """Render one recalled memory within the room left; None if the room is too small."""
     when = memory.verified or memory.modified or memory.created
     day = f' verified="{datetime.fromtimestamp(when, UTC):%Y-%m-%d}"' if when else ""
     said = memory.author if memory.evidence else "unknown"
@@ -117,7 +117,7 @@ def _render_memory(memory: Memory, stale: Sequence[str], *, room: int) -> str | 
 
 
 def _cut_to_tokens(text: str, tokens: int) -> str:
-    """Return as many lines as fit, each made safe for a tagged note."""
+    """Return as many lines of a recalled memory as fit, safe for a tagged note."""
     lines = [escape_line(line) for line in text.splitlines()]
     count = count_fitting_lines(lines, tokens)
     if count == len(lines):
@@ -137,7 +137,7 @@ def _is_usage_manual(memory: Memory, used: set[str]) -> bool:
 
 
 def _find_notes(items: Iterable[ViewItem], *tags: str) -> list[str]:
-    """Return our notes in the conversation that start with one of these tags."""
+    """Return our memory notes in the conversation that start with one of these tags."""
     return [
         block.text
         for item in items
@@ -148,7 +148,7 @@ def _find_notes(items: Iterable[ViewItem], *tags: str) -> list[str]:
 
 
 def _fit_index_lines(index: str) -> list[str]:
-    """Return the lines of the index that fit, with a note about the rest."""
+    """Return the memory index lines that fit, with a note about the rest."""
     lines = [escape_line(line) for line in index.splitlines() if line.strip()]
     count = count_fitting_lines(lines, MAX_INDEX_TOKENS)
     left = len(lines) - count
@@ -156,7 +156,7 @@ def _fit_index_lines(index: str) -> list[str]:
 
 
 def _read_shown_index(items: Iterable[ViewItem]) -> list[str] | None:
-    """Return the index lines that the conversation shows; None if it shows none."""
+    """Return the memory index lines in the conversation; None if it shows none."""
     told: list[str] | None = None
     for note in _find_notes(items, INDEX_TAG, INDEX_CHANGED_TAG):
         body = note.splitlines()[1:-1]

@@ -1,4 +1,4 @@
-"""Search for relevant memories: by the search index where there is one, else by shared words."""
+"""Searching for relevant memories: by the search index if there is one, else by shared words."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def search_by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tup
 def put_newer_first(
     ranked: Iterable[SearchCandidate], about: frozenset[str]
 ) -> list[SearchCandidate]:
-    """Put each memory before older ones that say nearly the same: it may have replaced them."""
+    """Put each found memory before older, similar ones that it may have replaced."""
     ordered: list[SearchCandidate] = []
     for one in ranked:
         places = (at for at, other in enumerate(ordered) if _may_replace(one, other, about))
@@ -153,7 +153,7 @@ def _may_replace(newer: SearchCandidate, older: SearchCandidate, about: frozense
 def _select_relevant(
     found: Sequence[SearchCandidate], about: frozenset[str], *, total: int, is_static: bool
 ) -> frozenset[str]:
-    """Return the ids of the candidates that are relevant to a text."""
+    """Return the IDs of the candidate memories that are relevant to a text."""
     shares = _score_shared_words(
         [about.intersection(one.words) for one in found], about, total=total
     )
@@ -174,7 +174,7 @@ def _select_relevant(
 def _score_shared_words(
     shared: Sequence[frozenset[str]], about: frozenset[str], *, total: int
 ) -> list[float]:
-    """Score the words that each shares with a text by rarity; 0 where they are too few."""
+    """Score memories by the rarity of the words they share with a text; 0 for too few."""
     often = Counter(word for words in shared for word in words)
     rarity = {word: log(1 + total / (often[word] or 1)) for word in about}
     whole, several = sum(rarity.values()), MIN_RARE_WORDS * log(1 + total)

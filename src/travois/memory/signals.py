@@ -147,7 +147,7 @@ class MemorySignal(msgspec.Struct, frozen=True):
 
 
 def find_signals(said: Iterable[Statement]) -> Iterator[MemorySignal]:
-    """Yield the signals in what the user wrote, in order."""
+    """Yield the user's sentences that signal something to remember, in order."""
     for one in said:
         for sentence in split_spoken_sentences(one.text) if one.voice == "user" else ():
             if found := classify_sentence(sentence):
@@ -178,7 +178,7 @@ def refers_elsewhere(sentence: str) -> bool:
 
 
 def draft_from_signal(signal: MemorySignal) -> MemoryDraft:
-    """Make a draft from a signal, in the user's words."""
+    """Make a memory draft from a signal, in the user's words."""
     text = _extract_wish(signal.sentence)
     text = CORRECTION_START.sub("", text) if _starts_with_no(text) else text
     text = text[:1].upper() + text[1:]
@@ -187,7 +187,7 @@ def draft_from_signal(signal: MemorySignal) -> MemoryDraft:
 
 
 def _extract_wish(sentence: str) -> str:
-    """Return what is to be remembered: the words after the request, or else those before it."""
+    """Return the wish in a request to remember: the words after it, or else before it."""
     asked = REMEMBER_REQUEST.search(sentence)
     if asked is None:
         return sentence
@@ -203,7 +203,7 @@ def asks_to_remember(text: str) -> bool:
 
 
 def classify_sentence(sentence: str) -> SignalKind | None:
-    """Classify a sentence of the user; None if it is ordinary talk."""
+    """Classify a user's sentence as a memory signal; None if it is ordinary talk."""
     asked = REMEMBER_REQUEST.search(sentence)
     if asked and not DO_QUESTION_START.match(sentence) and not REMEMBER_QUESTION.search(sentence):
         return "remember"
@@ -223,7 +223,7 @@ def classify_sentence(sentence: str) -> SignalKind | None:
 
 
 def split_clauses(sentence: str) -> Iterator[str]:
-    """Return the clauses of a sentence without their lead-in words.
+    """Split a sentence into clauses without lead-in words, to look for memory signals.
 
     A task is one clause up to an aside: its object is not addressed to the listener.
     """
@@ -233,7 +233,7 @@ def split_clauses(sentence: str) -> Iterator[str]:
 
 
 def always_applies(sentence: str) -> bool:
-    """Return whether a sentence tells the listener something that always applies."""
+    """Return whether a sentence states a standing instruction, a signal to remember it."""
     return any(_applies_directly(clause) for clause in split_clauses(normalise_language(sentence)))
 
 
@@ -254,13 +254,13 @@ def _is_meant_to_last(signal: MemorySignal) -> bool:
 
 
 def _repeats_earlier(signal: MemorySignal, before: Iterable[MemorySignal]) -> bool:
-    """Return whether the same was said in another message."""
+    """Return whether the user said the same in another message, a signal to remember it."""
     other = (s for s in before if s.seq != signal.seq)
     return any(have_same_meaning(signal.sentence, one.sentence) for one in other)
 
 
 def _starts_with_no(text: str) -> bool:
-    """Return whether a correction starts with a bare no, which means nothing later."""
+    """Return whether a correction starts with a bare no, which is no memory signal."""
     return bool(re.match(r"(?i)(?:no+|nope|wrong|actually|again|that's wrong)\b", text))
 
 
@@ -442,7 +442,7 @@ POLITE_REQUEST_START = re.compile(r"(?i)^(?:can|could|would|will) (?:you|we)\b")
 
 
 def expresses_wish(text: str) -> bool:
-    """Return whether a text says what somebody should do, may do, or wants."""
+    """Return whether a text says what somebody should or may do, or wants: a memory signal."""
     return bool(WISH_PATTERN.search(normalise_language(text)))
 
 
@@ -457,7 +457,7 @@ def asks_to_remember_this(sentence: str) -> bool:
 
 
 def is_withdrawn(sentence: str) -> bool:
-    """Return whether a sentence withdraws itself or is meant only for now."""
+    """Return whether a sentence is withdrawn or only for now, and so no memory signal."""
     return bool(WITHDRAWAL_WORDS.search(normalise_language(sentence)))
 
 
@@ -479,22 +479,22 @@ def find_doubt(sentence: str, words: str, after: str) -> str:
 
 
 def reports_others(sentence: str) -> bool:
-    """Return whether a sentence reports what someone else says."""
+    """Return whether a sentence only reports what someone else says: no memory signal."""
     return bool(ATTRIBUTION.search(normalise_language(sentence)))
 
 
 def is_bare_command(text: str) -> bool:
-    """Return whether a text is nothing but a command."""
+    """Return whether a text is only a command, which is not worth remembering."""
     return bool(COMMAND_START.match(normalise_language(text)))
 
 
 def needs_context(text: str) -> bool:
-    """Return whether a text cannot be understood outside of its conversation."""
+    """Return whether a text, as a memory, would not be understood without its conversation."""
     return bool(DEICTIC_START.match(text))
 
 
 def asks_something(message: str) -> bool:
-    """Return whether a message asks a question, so that the rest may be its subject."""
+    """Return whether a message asks a question, so that its rest may not be worth remembering."""
     return bool(QUESTION_END.search(message))
 
 
@@ -521,18 +521,18 @@ def may_be_lasting(sentence: str) -> bool:
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether a sentence is only a question."""
+    """Return whether a sentence is only a question, and so no memory signal."""
     handy = POLITE_REQUEST_START.match(sentence) or asks_to_remember(sentence)
     return sentence.rstrip().endswith("?") and not handy
 
 
 def changes_mind(sentence: str) -> bool:
-    """Return whether a sentence says that something changed."""
+    """Return whether a sentence says that something changed: an older memory is outdated."""
     return bool(CHANGE_WORDS.search(normalise_language(sentence)))
 
 
 def find_temporary_reason(text: str, *, said: bool) -> str:
-    """Return why a text will soon be useless; empty if not. `said`: the user said it."""
+    """Return why a memory would soon be useless; empty if not. `said`: by the user."""
     if TEMPORARY_DETAIL.search(text):
         return "it is a temporary detail of a task"
     if said:
@@ -549,12 +549,12 @@ def claims_done(text: str, sentence: str) -> bool:
 
 
 def states_a_fact(text: str, *, by: str) -> bool:
-    """Return whether a statement of a tool or the model may help later: facts and causes."""
+    """Return whether a tool's or model's statement is worth remembering: facts and causes."""
     return bool((FACT_VERBS if by == "tool" else CAUSE_WORDS).search(text))
 
 
 def extract_names(text: str) -> Iterator[str]:
-    """Yield what a text names or counts exactly: paths, numbers, URLs, names of code and people."""
+    """Yield the names and numbers in a memory draft: paths, URLs, code and people."""
     for found in EXACT_NAME.findall(text):
         name = found.strip("`.,;:").casefold()
         if name in USER_WORDS:

@@ -56,7 +56,7 @@ ENGLISH_PHRASES = tuple(ENGLISH_EQUIVALENTS)
 
 @lru_cache(4_096)
 def normalise_language(text: str) -> str:
-    """Return the text with foreign function words replaced by the English ones in the rules."""
+    """Replace foreign function words by the English ones that memory rules know."""
     return EQUIVALENTS_PATTERN.sub(
         lambda hit: ENGLISH_PHRASES[int((hit.lastgroup or "m0")[1:])], text
     )
@@ -120,7 +120,7 @@ SAME_ROOT_LETTERS = 6
 
 @lru_cache(4_096)
 def stem_word(word: str) -> str:
-    """Return the stem that all forms of a word share."""
+    """Return a word's stem, to compare memories."""
     word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
     if word.endswith("ies"):
         word = f"{word[:-3]}y"
@@ -135,13 +135,13 @@ def stem_word(word: str) -> str:
 
 @lru_cache(2_048)
 def content_words(text: str) -> frozenset[str]:
-    """Return the stems of a text's content words."""
+    """Return the stems of a memory's content words."""
     words = (word.casefold() for word in WORD_PATTERN.findall(text))
     return frozenset(stem_word(word) for word in words if word not in FILLER_WORDS)
 
 
 def share_covered(text: str, by: frozenset[str]) -> float:
-    """Return the share of a text's content words found in `by`; 1 if it has none."""
+    """Return the share of a memory's content words found in `by`; 1 if it has none."""
     about = content_words(text)
     held = about & by
     forms = {word[:SAME_ROOT_LETTERS] for word in by if len(word) >= SAME_ROOT_LETTERS}
@@ -152,7 +152,7 @@ def share_covered(text: str, by: frozenset[str]) -> float:
 
 
 def measure_likeness(one: str, other: str) -> float:
-    """Return the share of common content words of two texts, from 0 to 1."""
+    """Return the similarity of two memories: their share of common words, from 0 to 1."""
     a, b = content_words(one), content_words(other)
     return len(a & b) / len(a | b) if a | b else 0.0
 
@@ -168,5 +168,5 @@ def have_same_meaning(one: str, other: str) -> bool:
 
 
 def contains_denial(text: str) -> bool:
-    """Return whether a text contains a negation."""
+    """Return whether a memory's text contains a negation."""
     return bool(DENIAL_WORDS.search(normalise_language(text)))

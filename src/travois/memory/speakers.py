@@ -109,7 +109,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def collect_statements(entries: Iterable[Entry]) -> tuple[Statement, ...]:
-    """Return everything that was said, in log order, by speaker."""
+    """Collect everything that was said, in log order, by speaker."""
     asked: dict[str, Call] = {}
     found: list[Statement] = []
     for entry in entries:
@@ -147,7 +147,7 @@ def split_typed_text(text: str) -> tuple[str, str]:
 
 
 def _split_by_voice(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[SpeakerVoice, str]]:
-    """Yield the texts of an entry with their speakers."""
+    """Split a log entry into texts by speaker: the user, the model or a tool."""
     match entry.fact:
         case User(origin="human", content=content):
             texts = [block.text for block in content if isinstance(block, Text)]
@@ -192,7 +192,7 @@ def _repeats_files(entry: Entry, asked: dict[str, Call]) -> bool:
 
 
 def _split_paragraphs(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each part of a message, and whether it is marked as someone else's."""
+    """Yield each part of a user's message, and whether it was pasted or quoted."""
     for foreign, lines in groupby(_mark_foreign_lines(text), key=lambda line: line[1]):
         for part in re.split(r"\n[ \t]*\n", "\n".join(line for line, _ in lines)):
             if part.strip():
@@ -200,7 +200,7 @@ def _split_paragraphs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _mark_foreign_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line, and whether it is someone else's; all are after a paste is introduced."""
+    """Yield each line, and whether the user pasted it; all are after an introduced paste."""
     fence, inside, rest, talk = "", "", False, _is_conversation(text)
     for line in text.split("\n"):
         marked, tag = FENCE_LINE.match(line), TAG_LINE.match(line)
@@ -215,7 +215,7 @@ def _mark_foreign_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_conversation(text: str) -> bool:
-    """Return whether a text is a conversation between people."""
+    """Return whether a pasted text is a conversation between people."""
     names = [name.casefold() for name in CHAT_LINE.findall(text)]
     return len(names) > 1 and (len(set(names)) < len(names) or "me" in names)
 
@@ -240,7 +240,7 @@ def _split_task_text(part: str) -> tuple[str, str]:
 
 
 def _only_passes_on(head: str) -> bool:
-    """Return whether the words before a colon say that the rest is not the user's wish."""
+    """Return whether the words before a colon show that the rest is not the user's wish."""
     if REMEMBER_ASIDE.search(head):
         return False
     if TEXT_TASK_START.match(head) or PASTE_INTRODUCTION.search(f"{head}:"):
@@ -262,14 +262,14 @@ def _next_fence(fence: str, found: re.Match[str] | None, line: str) -> str:
 
 
 def _next_open_tag(inside: str, tag: re.Match[str] | None, line: str) -> str:
-    """Return the tag that is still open after a line."""
+    """Return the tag still open after a line of a user's message; empty if none."""
     if inside:
         return "" if f"</{inside}" in line else inside
     return tag[2] if tag and not tag[1] and f"</{tag[2]}" not in line else ""
 
 
 def _looks_pasted(paragraph: str) -> bool:
-    """Return whether a paragraph was hardly typed: too long, or mostly not words."""
+    """Return whether a paragraph seems pasted: too long, or mostly not words."""
     if len(paragraph) > MAX_TYPED_CHARS or paragraph.count("\n") >= MAX_TYPED_LINES:
         return True
     letters = sum(c.isalpha() or c.isspace() for c in paragraph)
@@ -277,5 +277,5 @@ def _looks_pasted(paragraph: str) -> bool:
 
 
 def split_spoken_sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a text."""
+    """Split what a speaker said into sentences."""
     return tuple(split_sentences(text))

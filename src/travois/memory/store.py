@@ -114,7 +114,7 @@ def _read_proposal(path: Path) -> MemoryProposal | None:
 
 
 def _compute_proposal_id(change: MemoryChange) -> str:
-    """Return an id that is the same for changes that look the same to a person."""
+    """Return a memory proposal's ID, the same for changes that look alike to a person."""
     match change:
         case PutMemory(memory):
             said = ("put", memory.scope, memory.name, memory.description, memory.body)
@@ -152,7 +152,7 @@ class MemoryStats(msgspec.Struct, frozen=True):
 
 
 def usage_key(memory: Memory) -> str:
-    """Return the key of a memory among those of all scopes."""
+    """Return the key under which a memory's recalls are counted."""
     return f"{memory.scope}/{memory.name}"
 
 
@@ -165,7 +165,7 @@ def read_recall_counts(path: Path) -> dict[str, RecallCount]:
 
 
 def add_recalls(path: Path, memories: Iterable[Memory], *, now: float) -> None:
-    """Count one recall for each memory. Raises OSError."""
+    """Count one recall for each memory in the store. Raises OSError."""
     found = read_recall_counts(path)
     for memory in memories:
         found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
@@ -201,7 +201,7 @@ def open_memories(
     wrote: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> FolderMemoryStore:
-    """Open the memories that apply in a project, without creating any folder.
+    """Open the store of memories that apply in a project, without creating any folder.
 
     `wrote` is called with each changed file of the team's, because those lie in the workspace.
     """

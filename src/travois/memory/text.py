@@ -128,7 +128,7 @@ def parse_memory_file(
 
 
 def find_unknown_lines(text: str) -> Iterator[str]:
-    """Yield the front matter lines that are not ours, comments included."""
+    """Yield front matter lines of a memory file that are not ours, comments included."""
     found = front_matter.FRONT_MATTER_PATTERN.match(text)
     ours = False
     for line in found[1].split("\n")[:-1] if found else ():
@@ -203,7 +203,7 @@ class _FrontMatterValues(msgspec.Struct, frozen=True):
 
 
 def _make_description(text: str, body: str, name: str) -> str:
-    """Return a one-line description: as written, or the beginning of the body."""
+    """Return a memory's one-line description: as written, or the start of its body."""
     for words in (text, body.lstrip("#\n\r ").partition("\n")[0]):
         line = " ".join(_strip_unstorable(words).split())
         if line not in front_matter.NULL_VALUES:
@@ -212,12 +212,12 @@ def _make_description(text: str, body: str, name: str) -> str:
 
 
 def _strip_unstorable(text: str) -> str:
-    """Replace characters that no text file can store."""
+    """Replace characters that no memory file can store."""
     return text.encode(errors="replace").decode().replace("\0", "")
 
 
 def cut_text(text: str, size: int) -> str:
-    """Shorten a text that is too long, with an ellipsis."""
+    """Shorten a memory's text that is too long, with an ellipsis."""
     return text if len(text) <= size else text[: max(0, size - 1)].rstrip() + "…"
 
 

@@ -1,4 +1,4 @@
-"""The documents that may answer a query: the best by words and by meaning, and their neighbours."""
+"""Search candidates: the best documents by words and by meaning, and their neighbours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def gather_candidates(
     width: int = MAX_CANDIDATES,
     within: str = lexical.ALL_GROUPS,
 ) -> CandidateSet:
-    """Return the parsed query and the documents that may answer it."""
+    """Return the parsed search query and the candidate documents for it."""
     text = (
         text
         if len(text) <= MAX_QUERY_CHARS
@@ -79,7 +79,7 @@ def gather_candidates(
 def _query_meaning(
     base: sqlite3.Connection, collection: SearchCollection, text: str, *, embedder: Embedder | None
 ) -> QueryMeaning | None:
-    """Embed the query, if the collection has vectors of the same embedder."""
+    """Embed the search query, if the collection has vectors of the same embedder."""
     if embedder is None or collection.embedder != embedder.name or not text.strip():
         return None
     row = embedder.encode([text])
@@ -101,7 +101,7 @@ def _select_rows(base: sqlite3.Connection, numbers: Iterable[int]) -> RowsByNumb
 def _select_neighbours(
     base: sqlite3.Connection, collection: SearchCollection, documents: Sequence[SearchDocument]
 ) -> RowsByNumber:
-    """Select the documents just before and after these in their groups."""
+    """Select the documents just before and after search candidates in their groups."""
     grouped = [(one.group, one.order) for one in documents if one.group]
     beside = {(group, order + way) for group, order in grouped for way in (-1, 1)}
     pairs = sorted(beside.difference(grouped))
@@ -117,7 +117,7 @@ def _decode_rows(found: Iterable[tuple[int, bytes, str, bytes | None]]) -> RowsB
 
 
 def _row_cosines(sense: QueryMeaning | None, rows: Sequence[DocumentRow]) -> list[float | None]:
-    """Return the cosine of each document with the query, where it has a vector."""
+    """Return each search candidate's cosine with the query, where it has a vector."""
     known = [codes for _, _, codes in rows if codes is not None]
     if sense is None or not known:
         return [None] * len(rows)
@@ -139,7 +139,7 @@ def _build_candidate(
 def score_words(
     query: SearchQuery, candidates: Sequence[SearchCandidate], *, without: frozenset[str]
 ) -> list[tuple[float, float]]:
-    """Score each candidate by its words, and by those that stand side by side as in the query."""
+    """Score search candidates by the query's words, and by those next to each other in both."""
     rarity = {word: weight for word, weight in query.rarity.items() if word not in without}
     pairs = {
         (one, other): min(rarity[one], rarity[other])

@@ -100,12 +100,12 @@ class TensorEntry(msgspec.Struct):
 
 
 def find_weights_folder() -> Path | None:
-    """Find the folder with the model's weights."""
+    """Find the folder with the embedding model's weights."""
     return place / "model" if (place := find_weights_package(MINILM_PACKAGE)) else None
 
 
 def find_weights_package(name: str) -> Path | None:
-    """Find a package of weights without importing it: that would load far more."""
+    """Find a package of embedding weights without importing it, which would load more."""
     spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
@@ -114,9 +114,10 @@ def find_weights_package(name: str) -> Path | None:
 def find_weights_problem(
     folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None
 ) -> str:
-    """Return what is wrong with the weights, if anything; `known` are other checksums by name.
+    """Return what is wrong with the embedding weights; empty if nothing is.
 
-    The stamp says which files were found to be right, so that they are read once and not always.
+    `known` are other checksums by name. The stamp names the files that were verified, so that they
+    are read only once.
     """
     known = known or MINILM_CHECKSUMS
     try:
@@ -133,7 +134,7 @@ def find_weights_problem(
 
 
 def read_safetensors(path: Path) -> dict[str, NDArray[numpy.float32]]:
-    """Read the tensors of a safetensors file without copying them."""
+    """Read the embedding tensors of a safetensors file without copying them."""
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -161,7 +162,7 @@ def _file_identity(path: Path) -> str:
 
 
 def _save_stamp(stamp: Path, seen: str) -> None:
-    """Save the stamp where possible; elsewhere the files are hashed again next time."""
+    """Save the embedding weights' stamp if possible; else they are hashed again next time."""
     try:
         make_folders(stamp.parent)
         stamp.touch(0o600)
@@ -181,7 +182,7 @@ class NoEmbedder(msgspec.Struct, frozen=True):
 
 
 def find_embedder(stamp: Path) -> MiniLmEmbedder | NoEmbedder:
-    """Find the embedder, if it can run here, without loading it; `stamp` records a check."""
+    """Find the text embedder, if it can run here, without loading it."""
     if find_spec("numpy") is None:
         return NoEmbedder("numpy is not installed: pip install 'travois[embed]'")
     folder = find_weights_folder()
@@ -218,7 +219,7 @@ class MiniLmEmbedder:
 
 
 def _batch_by_length(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield batches of text positions, sorted by length, sized to fit the CPU cache."""
+    """Yield batches of texts to embed, sorted by length, sized to fit the CPU cache."""
     batch: list[int] = []
     size = 0
     for at in sorted(range(len(coded)), key=lambda at: len(coded[at])):

@@ -37,7 +37,7 @@ class SearchCollection(msgspec.Struct, frozen=True, array_like=True):
 
 
 def find_collection(base: sqlite3.Connection, name: str) -> SearchCollection | None:
-    """Return the collection of that name, if there is one."""
+    """Return the search collection of that name; None if there is none."""
     row = base.execute(
         "select number, embedder, documents, words from collection where name = ?", (name,)
     ).fetchone()
@@ -45,7 +45,7 @@ def find_collection(base: sqlite3.Connection, name: str) -> SearchCollection | N
 
 
 def get_or_create_collection(base: sqlite3.Connection, name: str) -> SearchCollection:
-    """Return the collection of that name, created if there is none."""
+    """Return the search collection of that name, created if there is none."""
     if (known := find_collection(base, name)) is not None:
         return known
     base.execute("insert into collection (name) values (?)", (name,))
@@ -59,7 +59,7 @@ def get_or_create_collection(base: sqlite3.Connection, name: str) -> SearchColle
 
 
 def count_unembedded(base: sqlite3.Connection, name: str) -> int:
-    """Return how many documents have no vector."""
+    """Count the search documents that have no vector."""
     row: tuple[int] = base.execute(
         "select count(*) from document where codes is null and collection ="
         " (select number from collection where name = ?)",
@@ -71,7 +71,7 @@ def count_unembedded(base: sqlite3.Connection, name: str) -> int:
 def index_words(
     base: sqlite3.Connection, collection: SearchCollection, number: int, *, words: str
 ) -> None:
-    """Index a document under its words."""
+    """Index a search document under its words."""
     base.execute(
         f"insert into {collection.table} (rowid, words) values (?, ?)",  # noqa: S608  a number
         (number, words),
@@ -81,7 +81,7 @@ def index_words(
 def unindex_words(
     base: sqlite3.Connection, collection: SearchCollection, number: int, *, words: str
 ) -> None:
-    """Remove a document from the index, given the words it was indexed under."""
+    """Remove a document from the word index, given the words it was indexed under."""
     table = collection.table
     base.execute(
         f"insert into {table} ({table}, rowid, words) values ('delete', ?, ?)",  # noqa: S608
@@ -142,7 +142,7 @@ def find_best_matches(
 
 
 def rate_rarity(collection: SearchCollection, counted: dict[str, float]) -> dict[str, float]:
-    """Return the weight of each word: the rarer, the heavier."""
+    """Return each search word's weight: the rarer, the heavier."""
     total = collection.documents
     return {
         word: log(1 + max(0.0, total - count + 0.5) / (count + 0.5))
@@ -161,7 +161,7 @@ def score_bm25(words: Sequence[str], rarity: Mapping[str, float], *, length: flo
 
 
 def quote_term(word: str) -> str:
-    """Quote a word as a query of one term, whatever it contains."""
+    """Quote a word as an FTS5 query of one term, whatever it contains."""
     return '"' + word.replace('"', "").replace("\0", "") + '"'
 
 
@@ -202,7 +202,7 @@ def split_index_terms(text: str) -> tuple[str, ...]:
 
 
 def _terms_of_word(word: str) -> Iterator[str]:
-    """Yield a word's terms, and of a name such as `fetchUser` also the words within."""
+    """Yield a word's index terms, and for a name such as `fetchUser` also its parts."""
     if UNSPACED_SCRIPT.search(word):
         yield from (word[at : at + 2].lower() for at in range(len(word) - 1))
         return
@@ -215,7 +215,7 @@ def _terms_of_word(word: str) -> Iterator[str]:
 
 @lru_cache(1 << 14)
 def _stem_word(word: str) -> tuple[str, ...]:
-    """Strip a word's endings; a stop word has no terms."""
+    """Strip a word's endings for the search index; a stop word has no terms."""
     if word in INDEX_STOP_WORDS:
         return ()
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
@@ -234,7 +234,7 @@ def _strip_plural(word: str) -> str:
 
 
 def _strip_ending(word: str) -> str:
-    """Strip -ing, -ed and the like: `stopped` becomes `stop`."""
+    """Strip -ing, -ed and the like for the search index: `stopped` becomes `stop`."""
     for ending in VERB_ENDINGS:
         head = word.removesuffix(ending)
         if head != word and len(head) > 2 and VOWEL_PATTERN.search(head):
@@ -244,7 +244,7 @@ def _strip_ending(word: str) -> str:
 
 
 def _normalize_last_letter(word: str) -> str:
-    """Give all forms one last letter: `save` and `saving`, `party` and `parties`."""
+    """Give all forms of a search term one last letter: `save` and `saving`."""
     if len(word) > 3 and word.endswith("e"):
         return word[:-1]
     return f"{word[:-1]}i" if len(word) > 3 and word.endswith("y") else word

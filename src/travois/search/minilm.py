@@ -106,7 +106,7 @@ class MiniLmNet:
 
 
 def use_one_blas_thread() -> None:
-    """Limit BLAS to one thread: on a busy machine two wait for each other ten times as long."""
+    """Limit MiniLM's BLAS to one thread: two would slow each other down on a busy machine."""
     for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
         library = ctypes.CDLL(str(path))
         for name in OPENBLAS_THREAD_SETTERS:
@@ -125,7 +125,7 @@ def _group_by_length(texts: Sequence[Sequence[int]]) -> list[EqualLengthRun]:
 
 
 def _apply_attention(looks: Matrix, runs: Sequence[EqualLengthRun]) -> Matrix:
-    """Apply self-attention within each text."""
+    """Apply MiniLM's self-attention within each text."""
     heard: Matrix = np.empty((len(looks), HIDDEN_SIZE), np.float32)
     for run in runs:
         shape = (run.count, run.length, 3, ATTENTION_HEADS, HEAD_WIDTH)
@@ -139,7 +139,7 @@ def _apply_attention(looks: Matrix, runs: Sequence[EqualLengthRun]) -> Matrix:
 
 
 def _apply_gelu(rows: Matrix) -> Matrix:
-    """Apply the GELU activation (tanh approximation) to a matrix."""
+    """Apply MiniLM's GELU activation (tanh approximation) to a matrix."""
     bent = rows * rows
     bent *= np.float32(0.044715 * 0.7978845608)
     bent += np.float32(0.7978845608)

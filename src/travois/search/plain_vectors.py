@@ -1,8 +1,8 @@
-"""Nearest-neighbour search without numpy: by the signs of the values first, then exactly.
+"""Nearest-neighbour search over plain vectors without numpy: by signs first, then exactly.
 
 The vectors of the static table are small, and a default install has no numpy. Two vectors that
-point the same way have most signs in common, which is one operation on integers to count; only
-the best by that count are compared value by value.
+point the same way have most signs in common, which is one operation on integers to count; only the
+best by that count are compared value by value.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QueryMeaning:
 def write_vectors(
     base: sqlite3.Connection, collection: int, vectors: dict[int, bytes], *, size: int
 ) -> None:
-    """Store document vectors, as bytes, in blocks by the numbers of the documents."""
+    """Store document vectors, as bytes, in blocks by document number."""
     vector_cells.add_vectors(
         base,
         collection,
@@ -75,11 +75,11 @@ def write_vectors(
 
 
 def rebuild_cells(base: sqlite3.Connection, collection: int, *, size: int, documents: int) -> None:
-    """Do nothing: all vectors are looked at, however many they are."""
+    """Do nothing: plain vectors are all compared, however many there are."""
 
 
 def _encode_vector(row: bytes) -> bytes:
-    """Encode a vector as one signed byte for each value."""
+    """Encode a plain vector as one signed byte per value."""
     values = array("f", row)
     largest = max(map(abs, values), default=0.0)
     if not largest or not hypot(*values):

@@ -1,13 +1,13 @@
-"""Ranking of search candidates by words, meaning, speaker, time and neighbouring passages.
+"""Ranking search candidates by words, meaning, speaker, time and neighbouring passages.
 
 An answer often has none of the question's words, but follows a turn that has them, in a session
 that is all about them. So each candidate is weighed alone first, in standard deviations of its
 query's candidates, and then gets a share of the weight of those around it and of its group.
 
-How much a neighbour says depends on the talk. Between two people of equal parts the answer to a
-question is the next turn; an assistant answers everything, at ten times the length. So those
-shares grow with how alike the speakers' turns are in length. The weights are in `ranking.json`,
-which `python -m bench.fit_recall` makes.
+How much a neighbour says depends on the conversation. Between two equal speakers the answer to a
+question is the next turn; an assistant answers everything, at ten times the length. So those shares
+grow with how alike the speakers' turns are in length. The weights are in `ranking.json`, which
+`python -m bench.fit_recall` makes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PlacedScores = Mapping[GroupPosition, tuple[SearchDocument, float]]
 
 
 class RankingWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What each sign counts, in standard deviations of the score by words."""
+    """The weight of each sign, in standard deviations of the score by words."""
 
     meaning: dict[str, float]
     """By the name of the embedder."""
@@ -77,7 +77,7 @@ class RankingWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def load_weights() -> RankingWeights:
-    """Load the weights that are shipped."""
+    """Load the ranking weights that ship with the program."""
     return msgspec.json.decode(WEIGHTS_FILE.read_bytes(), type=RankingWeights)
 
 
@@ -87,7 +87,7 @@ def rank_documents(
     *,
     weights: RankingWeights | None = None,
 ) -> list[RankedHit]:
-    """Rank the candidates, the best first."""
+    """Rank the candidate documents of a search, the best first."""
     weights = weights or load_weights()
     alone = _score_candidates(query, candidates, weights)
     company = _score_groups(candidates, alone)
@@ -151,7 +151,7 @@ def _score_position(
 
 
 def _question_share(text: str) -> float:
-    """Return what part of a text is questions; a turn seldom tells what it asks."""
+    """Return the share of questions in a candidate's text; a turn seldom answers its own."""
     if "?" not in text:
         return 0.0
     sentences = [part for part in SENTENCE_END.split(text.strip()) if part.strip()]
@@ -160,7 +160,7 @@ def _question_share(text: str) -> float:
 
 
 def _measure_peers(documents: Sequence[SearchDocument]) -> float:
-    """Return how alike the speakers are in what they say at a time: 1 for peers, 0 for one."""
+    """Rate how equal the speakers are in the length of their turns: 1 for peers, 0 for one."""
     lengths: dict[str, list[int]] = defaultdict(list)
     for document in documents:
         lengths[document.who].append(len(document.text))
@@ -176,7 +176,7 @@ def _sort_hits(hits: Iterable[RankedHit]) -> list[RankedHit]:
 def _score_candidates(
     query: SearchQuery, candidates: Sequence[SearchCandidate], weights: RankingWeights
 ) -> list[float]:
-    """Score each candidate by itself."""
+    """Score each search candidate by itself."""
     named = _speakers_in_query(query, candidates)
     said = frozenset(word for name in named for word in split_index_terms(name))
     by_words = _standardize_scores(
@@ -219,7 +219,7 @@ def _score_circumstances(
 
 
 def _speakers_in_query(query: SearchQuery, candidates: Sequence[SearchCandidate]) -> frozenset[str]:
-    """Return the speakers that a query names; lower-case ones are roles."""
+    """Return the speakers that a search query names; lower-case ones are roles."""
     speakers = {one.document.who for one in candidates if one.document.who[:1].isupper()}
     return frozenset(who for who in speakers if set(split_index_terms(who)) <= set(query.words))
 
@@ -236,7 +236,7 @@ def _roles_in_query(text: str, candidates: Sequence[SearchCandidate]) -> frozens
 def _score_groups(
     candidates: Sequence[SearchCandidate], alone: Sequence[float]
 ) -> dict[str, float]:
-    """Score each group by its best documents together."""
+    """Score each group of candidates by its best documents together."""
     weights: dict[str, list[float]] = defaultdict(list)
     for one, weight in zip(candidates, alone, strict=True):
         if one.document.group:
@@ -246,7 +246,7 @@ def _score_groups(
 
 
 def _group_starts(candidates: Sequence[SearchCandidate]) -> dict[str, float]:
-    """Return when each group began, as far as its candidates show, the first one first."""
+    """Return when each group began, by its candidates, the earliest first."""
     starts: dict[str, float] = {}
     for document in (one.document for one in candidates):
         if document.group and document.at:
@@ -271,7 +271,7 @@ def _nearby_group_scores(
 
 
 def _standardize_scores(values: Sequence[float | None]) -> list[float]:
-    """Standardize scores to mean 0 and deviation 1; unknown ones get 0."""
+    """Standardize candidate scores to mean 0 and deviation 1; unknown ones get 0."""
     known = [value for value in values if value is not None]
     mean = fsum(known) / (len(known) or 1)  # the same in whatever order they come
     spread = sqrt(fsum((value - mean) ** 2 for value in known) / (len(known) or 1))

@@ -1,4 +1,4 @@
-"""Reading of times in a text: "on 7 May 2023", "last March", "two weeks ago", "yesterday"."""
+"""Times in a search query: "on 7 May 2023", "last March", "two weeks ago", "yesterday"."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DateReader = Callable[[re.Match[str], datetime], TimeSpan]
 
 
 def find_time_span(text: str, *, now: float) -> TimeSpan | None:
-    """Find the time span that a text names, relative to `now`."""
+    """Find the time span that a search query names, relative to `now`; None if none."""
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for pattern, reading in DATE_READERS:
         for found in pattern.finditer(text):
@@ -62,7 +62,7 @@ def _span_of_days(start: datetime, count: int) -> TimeSpan:
 
 
 def _read_date(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read a day, with or without its year."""
+    """Read a day in a search query, with or without its year."""
     month, day = _month_number(found["month"]), int(found["day"])
     if found["year"]:
         return _span_of_days(datetime(int(found["year"]), month, day, tzinfo=UTC), 1)
@@ -71,7 +71,7 @@ def _read_date(found: re.Match[str], today: datetime) -> TimeSpan:
 
 
 def _read_month(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read a month of a year, or else the latest one of that name."""
+    """Read a month in a search query, by default the latest one of that name."""
     month = _month_number(found["month"])
     year = int(found["year"] or today.year - (month > today.month))
     return _span_of_days(datetime(year, month, 1, tzinfo=UTC), 31)
@@ -82,7 +82,7 @@ def _read_year(found: re.Match[str], today: datetime) -> TimeSpan:
 
 
 def _read_units_ago(found: re.Match[str], today: datetime) -> TimeSpan:
-    """Read units before today: two weeks ago is any day of a week around then."""
+    """Read a time such as "two weeks ago" in a search query as any day around then."""
     word, unit = found["count"].lower(), UNIT_DAYS[found["unit"].lower()]
     count = (
         COUNT_WORDS.index(word) if word in COUNT_WORDS else 1 if word in ("a", "an") else int(word)
@@ -103,7 +103,7 @@ def _read_yesterday(found: re.Match[str], today: datetime) -> TimeSpan:
 
 
 def _month_number(name: str) -> int:
-    """Return the number of a month, given as digits or a name."""
+    """Return the number of a month in a search query, given as digits or a name."""
     if name.isdecimal():
         return int(name)
     return next(at for at, month in enumerate(MONTH_NAMES, 1) if month.startswith(name[:3].lower()))
@@ -137,5 +137,5 @@ EARLIEST_PATTERN = re.compile(r"(?i)\b(?:earliest|originally|at first|for the fi
 
 
 def find_recency(text: str) -> int:
-    """Return 1 for a text that asks for the latest of its kind, -1 for the earliest, else 0."""
+    """Return 1 for a search query for the latest of its kind, -1 for the earliest, else 0."""
     return bool(LATEST_PATTERN.search(text)) - bool(EARLIEST_PATTERN.search(text))

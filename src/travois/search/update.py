@@ -1,4 +1,4 @@
-"""Updates of a search index: only changed documents are written, in atomic steps."""
+"""Updating a search index: only changed documents are written, in atomic steps."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ decode_document = msgspec.msgpack.Decoder(SearchDocument).decode
 
 
 def choose_vectors(embedder: Embedder) -> ModuleType:
-    """Return the module that stores and compares vectors: those of the table need no numpy."""
+    """Choose the module for a search index's vectors: the static table's need no numpy."""
     return plain_vectors if embedder.name == StaticEmbedder.name else vectors
 
 
 @contextmanager
 def write_transaction(base: sqlite3.Connection) -> Generator[None]:
-    """Run all changes inside as one transaction."""
+    """Run all changes of a search index inside as one transaction."""
     base.execute("begin immediate")
     try:
         yield
@@ -47,7 +47,7 @@ def write_transaction(base: sqlite3.Connection) -> Generator[None]:
 
 
 def put_documents(base: sqlite3.Connection, name: str, documents: Sequence[SearchDocument]) -> int:
-    """Write the documents that are new or changed; returns how many."""
+    """Write the new or changed documents to a search index; return how many."""
     changed = 0
     for at in range(0, len(documents), WRITE_BATCH):
         drafts = {
@@ -64,7 +64,7 @@ def put_documents(base: sqlite3.Connection, name: str, documents: Sequence[Searc
 
 
 def remove_documents(base: sqlite3.Connection, name: str, ids: Sequence[str]) -> int:
-    """Remove documents; returns how many were there."""
+    """Remove documents from a search index; return how many were there."""
     removed = 0
     for at in range(0, len(ids), WRITE_BATCH):
         with write_transaction(base):
@@ -75,7 +75,7 @@ def remove_documents(base: sqlite3.Connection, name: str, ids: Sequence[str]) ->
 
 
 def set_marks(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
-    """Store marks beside the documents; an empty one is deleted."""
+    """Store marks beside the documents of a search index; an empty one is deleted."""
     with write_transaction(base):
         number = lexical.get_or_create_collection(base, name).number
         rows = [
@@ -87,7 +87,7 @@ def set_marks(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> 
 
 
 def embed_documents(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int) -> int:
-    """Compute vectors for documents that have none; returns how many."""
+    """Compute vectors for indexed documents that have none; return how many."""
     collection = lexical.find_collection(base, name)
     if collection is None:
         return 0
@@ -116,7 +116,7 @@ def embed_documents(base: sqlite3.Connection, name: str, embedder: Embedder, *, 
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no file can hold."""
+    """Replace lone surrogates, which no search index can store."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -205,7 +205,7 @@ def _erase_documents(
 def _update_counts(
     base: sqlite3.Connection, collection: SearchCollection, *, documents: int, words: int
 ) -> None:
-    """Update the counts of documents and words of a collection."""
+    """Update a search collection's counts of documents and words."""
     base.execute(
         "update collection set documents = documents + ?, words = words + ? where number = ?",
         (documents, words, collection.number),
@@ -215,7 +215,7 @@ def _update_counts(
 def _forget_old_vectors(
     base: sqlite3.Connection, collection: SearchCollection, embedder: Embedder
 ) -> None:
-    """Delete the vectors of another embedder."""
+    """Delete the vectors of another embedder from a search index."""
     with write_transaction(base):
         number = (collection.number,)
         vector_cells.clear_vectors(base, collection.number)

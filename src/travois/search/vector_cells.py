@@ -1,4 +1,4 @@
-"""Storage of vectors in the index file: in blocks, so that many are read at once."""
+"""Vector cells: vectors stored in blocks of the index file, so that many are read at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CellPosition = tuple[int, int]
 def add_vectors(
     base: sqlite3.Connection, collection: int, codes: Iterable[tuple[CellPosition, bytes]]
 ) -> None:
-    """Add vectors to their cells, and store with each document where its own is."""
+    """Add document vectors to their cells, and record with each document where its own is."""
     cells: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for (cell, number), row in codes:
         cells[cell].append((number, row))
@@ -31,7 +31,7 @@ def add_vectors(
 
 
 def drop_vectors(base: sqlite3.Connection, collection: int, places: Iterable[CellPosition]) -> None:
-    """Remove vectors from their cells."""
+    """Remove document vectors from their cells."""
     cells: dict[int, list[int]] = defaultdict(list)
     for cell, number in places:
         cells[cell].append(number)
@@ -45,7 +45,7 @@ def drop_vectors(base: sqlite3.Connection, collection: int, places: Iterable[Cel
 
 
 def clear_vectors(base: sqlite3.Connection, collection: int) -> None:
-    """Remove all vectors of a collection."""
+    """Remove all vector cells of a collection."""
     base.execute("delete from block where collection = ?", (collection,))
 
 

@@ -76,7 +76,7 @@ def write_vectors(
 
 
 def rebuild_cells(base: sqlite3.Connection, collection: int, *, size: int, documents: int) -> None:
-    """Cluster a collection into cells again, once it has outgrown the old ones."""
+    """Cluster a collection's vectors into cells again, once it has outgrown the old ones."""
     if documents <= max(
         MAX_COMPARED_VECTORS, 2 * VECTORS_PER_CELL * len(_load_centres(base, collection, size=size))
     ):
@@ -102,13 +102,13 @@ def rebuild_cells(base: sqlite3.Connection, collection: int, *, size: int, docum
 
 
 def _nearest_centres(rows: Matrix, centres: Matrix) -> list[int]:
-    """Return the number of the nearest centre for each row."""
+    """Return the number of the nearest vector cell's centre for each row."""
     parts = (rows[at : at + 4096] for at in range(0, len(rows), 4096))
     return [cell for part in parts for cell in np.argmax(part @ centres.T, axis=1).tolist()]
 
 
 def _compute_centres(rows: Matrix, count: int) -> Matrix:
-    """Compute the centres of so many cells; the same rows give the same centres."""
+    """Compute the centres of so many vector cells; equal rows give equal centres."""
     sample = rows[:: max(1, len(rows) // (32 * count))]
     centres = sample[:: max(1, len(sample) // count)][:count]
     for _ in range(CLUSTERING_ROUNDS):
@@ -120,7 +120,7 @@ def _compute_centres(rows: Matrix, count: int) -> Matrix:
 
 
 def _decode_vectors(codes: bytes, size: int) -> tuple[Matrix, Matrix]:
-    """Decode codes to vectors, with the length of each."""
+    """Decode stored codes to vectors, with the length of each."""
     rows = np.frombuffer(codes, np.int8).reshape(-1, size).astype(np.float32)
     return rows, np.sqrt(np.einsum("ij,ij->i", rows, rows)).clip(1e-9)
 

@@ -59,7 +59,7 @@ class WordPieceTokenizer:
 
 
 def normalize_for_bert(text: str) -> str:
-    """Lower-case a text, strip accents, and put spaces around punctuation and ideographs."""
+    """Lower-case a text for WordPiece, strip accents, and space out punctuation."""
     return "".join(map(_fold_character, normalize("NFD", text)))
 
 

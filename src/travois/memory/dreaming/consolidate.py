@@ -136,7 +136,7 @@ class ChangeDraft(msgspec.Struct, frozen=True):
 
 
 def make_dream_agent(parent: Agent, session: Session, *, id: str, log: str) -> Agent | str:
-    """Build a read-only agent that spends its parent's budget; or return why there is none."""
+    """Create the read-only agent for memory consolidation; return why if there is none."""
     head = parent.session.view.epoch
     if head is None:
         return "no model is available"
@@ -232,14 +232,14 @@ def _note_progress(session: Session, text: str) -> None:
 
 
 def _load_changeable(memories: MemoryStore) -> dict[str, Memory]:
-    """Return the memories of scopes that are not off, by key."""
+    """Return the memories that consolidation may change, by key."""
     return index_by_key(m for m in memories.read_all() if memories.consent(m.scope) != "off")
 
 
 def _find_changed_files(
     memories: MemoryStore, some: Iterable[Memory]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the changed files of each memory that has any."""
+    """Return the changed files of each memory to consolidate that has any."""
     found = {
         get_memory_key(memory): memories.find_stale_files(memory)
         for memory in some
@@ -251,7 +251,7 @@ def _find_changed_files(
 async def _ask_about_topics(
     session: Session, agent: Agent | str, parts: Sequence[MemoryTopic]
 ) -> tuple[list[TopicProposal], list[str]]:
-    """Ask the model about one topic at a time, each in a fresh conversation."""
+    """Ask the consolidation model about one topic at a time, in fresh conversations."""
     found: list[TopicProposal] = []
     flaws: list[str] = []
     if isinstance(agent, str):
@@ -274,12 +274,12 @@ async def _ask_about_topics(
 
 
 def _compute_topic_tokens(session: Session) -> int:
-    """Return the token limit of a topic."""
+    """Return the token limit of a memory consolidation topic."""
     return session.view.epoch.model.window // 4 if session.view.epoch else 0
 
 
 def _has_no_passages(topic: MemoryTopic) -> bool:
-    """Return whether no passage concerns a topic: such topics come last."""
+    """Return whether no passage concerns a consolidation topic: such topics come last."""
     return not topic.passages
 
 
@@ -291,7 +291,7 @@ async def _plan_and_apply(
     manner: DreamMode,
     undone: Collection[str],
 ) -> DreamResult:
-    """Plan with the current memories and apply; plan again if they changed meanwhile."""
+    """Plan a consolidation and apply it; plan again if memories changed meanwhile."""
     barred: set[str] = set()
     unfit: list[str] = []
     for _ in range(MAX_PLAN_ATTEMPTS):
@@ -328,7 +328,7 @@ def _draft_changes(
 
 
 def _apply_draft(memories: MemoryStore, draft: ChangeDraft, id: str) -> AppliedChanges:
-    """Apply a draft completely or not at all, and propose what the user must decide."""
+    """Apply a consolidation plan all or nothing, and propose what the user must decide."""
     based = [draft.before[name] for name in draft.memory_keys]
     done = memories.apply(draft.changes, why=DREAM_CHANGE_REASON, session=id, based=based)
     for step in () if done.refused else draft.plan.held:
@@ -337,7 +337,7 @@ def _apply_draft(memories: MemoryStore, draft: ChangeDraft, id: str) -> AppliedC
 
 
 async def _run_in_thread(work: Callable[[*Args], StepT], *args: *Args) -> StepT:
-    """Run read-only work in a thread; a cancelled caller does not wait for it."""
+    """Run read-only consolidation work in a thread that a cancelled caller does not await."""
     return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 
 
@@ -347,7 +347,7 @@ def _get_final_reply(entries: Iterable[Entry]) -> str:
 
 
 def _collect_file_texts(entries: Iterable[Entry]) -> str:
-    """Return the file contents that tools have shown."""
+    """Return the file contents that tools have shown during a consolidation."""
     return "\n".join(
         one.text for one in collect_statements(entries) if one.voice == "tool" and one.files
     )

@@ -135,7 +135,7 @@ class DreamLock:
 
 
 def read_lock_state(folder: Path) -> DreamLockState:
-    """Read the lock state of a memory folder."""
+    """Read the consolidation lock state of a memory folder."""
     try:
         fd = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -149,7 +149,7 @@ def read_lock_state(folder: Path) -> DreamLockState:
 def check_dream_conditions(
     folder: Path, gates: DreamConditions, *, now: float, sessions: Callable[[float], int]
 ) -> DreamLockState | str:
-    """Return the state to start from, or why no consolidation starts; cheapest check first."""
+    """Return the lock state for a consolidation to start, or why none starts."""
     if not gates.enabled:
         return "dreaming is turned off"
     seen = read_lock_state(folder)
@@ -169,7 +169,7 @@ def check_dream_conditions(
 
 
 def claim_dream(folder: Path, dream: str, *, seen: DreamLockState) -> DreamLock | None:
-    """Claim a consolidation if nothing changed since `seen`; None if another process was faster."""
+    """Claim a consolidation if nothing changed since `seen`; None if another process did."""
     path = folder / LOCK_FILE
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -206,7 +206,7 @@ def _try_claim(path: Path, fd: int, dream: str, *, seen: DreamLockState) -> Drea
 
 
 def _read_lock_file(fd: int) -> DreamLockState:
-    """Parse the lock file; a new one is empty."""
+    """Parse the consolidation lock file; a new one is empty."""
     data, stamp = os.pread(fd, LOCK_FILE_BYTES, 0), os.fstat(fd).st_mtime_ns
     try:
         return DreamLockState(msgspec.json.decode(data, type=DreamClaim), stamp)
@@ -215,7 +215,7 @@ def _read_lock_file(fd: int) -> DreamLockState:
 
 
 def _write_claim(fd: int, claim: DreamClaim) -> None:
-    """Replace the claim in one step, which sets the file's time to now."""
+    """Replace the consolidation claim in one step, which sets the file's time to now."""
     os.pwrite(fd, msgspec.json.encode(claim).ljust(LOCK_FILE_BYTES), 0)
 
 

@@ -1,4 +1,4 @@
-"""Consolidation rules: merge duplicates, resolve dates, let the newer statement hold.
+"""Consolidation rules: merge duplicates, resolve dates, let the newer statement win.
 
 Model sees: nothing of this module; what changes is in the index at the next start.
 Tokens: none.
@@ -71,7 +71,7 @@ def get_memory_key(memory: Memory) -> str:
 
 
 def get_change_key(change: MemoryChange) -> str:
-    """Return the key of the memory that a change concerns."""
+    """Return the key of the memory that a consolidation changes."""
     return (
         get_memory_key(change.memory)
         if isinstance(change, PutMemory)
@@ -80,17 +80,17 @@ def get_change_key(change: MemoryChange) -> str:
 
 
 def index_by_key(memories: Iterable[Memory]) -> dict[str, Memory]:
-    """Return the memories by key."""
+    """Return the memories to consolidate by key."""
     return {get_memory_key(memory): memory for memory in memories}
 
 
 def join_memory_text(memory: Memory) -> str:
-    """Return the description and body of a memory."""
+    """Return a memory's description and body, to compare it."""
     return f"{memory.description}\n{memory.body}"
 
 
 def extract_exact_terms(text: str) -> frozenset[str]:
-    """Return the names and numbers in a text, which must match exactly."""
+    """Return a memory's names and numbers, which must match exactly to be merged."""
     numbers = (found.rstrip(".:/-").casefold() for found in NUMBER_PATTERN.findall(text))
     return frozenset((*extract_names(text), *numbers))
 
@@ -101,7 +101,7 @@ def find_last_said(memory: Memory) -> float:
 
 
 def plan_rule_steps(memories: MemoriesByKey, without: Collection[str] = ()) -> list[DreamStep]:
-    """Return the steps that rules propose, except those in `without`; each builds on the last."""
+    """Plan the consolidation steps that rules propose, except those in `without`."""
     steps: list[DreamStep] = []
     state = dict(memories)
     for step in _iterate_rules(state):
@@ -114,14 +114,14 @@ def plan_rule_steps(memories: MemoriesByKey, without: Collection[str] = ()) -> l
 def diff_memories(
     before: MemoriesByKey, after: MemoriesByKey, *, why: str
 ) -> tuple[MemoryChange, ...]:
-    """Return the changes that lead from one set of memories to another."""
+    """Return the changes that lead from one set of memories to a consolidated one."""
     put = [PutMemory(memory) for name, memory in after.items() if before.get(name) != memory]
     gone = [memory for name, memory in before.items() if name not in after]
     return (*put, *(DropMemory(memory.name, memory.scope, why) for memory in gone))
 
 
 def join_memories(kept: Memory, *others: Memory) -> Memory:
-    """Return the first memory with the evidence and anchors of all; its text is unchanged."""
+    """Merge the evidence and anchors of memories into the first; its text is unchanged."""
     every = (kept, *others)
     evidence = dict.fromkeys(e for memory in every for e in memory.evidence)
     anchors = {a.path: a for memory in reversed(every) for a in memory.anchors}
@@ -135,7 +135,7 @@ def join_memories(kept: Memory, *others: Memory) -> Memory:
 
 
 def is_duplicate(one: Memory, other: Memory) -> bool:
-    """Return whether the other memory says everything that this one says, with equal authority."""
+    """Return whether another memory says all that this one says, with equal authority."""
     if one.scope != other.scope or AUTHOR_RANK[one.author] > AUTHOR_RANK[other.author]:
         return False
     if _normalise_body(one) == _normalise_body(other):
@@ -167,7 +167,7 @@ def is_contradicted(older: Memory, newer: Memory) -> bool:
 
 
 def _iterate_rules(state: dict[str, Memory]) -> Iterator[DreamStep]:
-    """Yield every step that rules find; `state` reflects the steps so far."""
+    """Yield every step that consolidation rules find; `state` reflects the steps so far."""
     for one, other in _find_similar_pairs(state):
         if step := _settle_pair(state.get(one), state.get(other)):
             yield step
@@ -340,7 +340,7 @@ def split_into_topics(
     *,
     tokens: int,
 ) -> Iterator[MemoryTopic]:
-    """Split memories, except pinned ones, by scope, type and name into topics that fit."""
+    """Split memories to consolidate, except pinned ones, into topics that fit."""
     room = min(tokens, MAX_TOPIC_TOKENS)
     batch: list[Memory] = []
     size = 0
@@ -362,7 +362,7 @@ def split_into_topics(
 
 
 def render_topic(topic: MemoryTopic) -> str:
-    """Render a topic for the model: one line of JSON for each memory and each passage."""
+    """Render a consolidation topic for the model: a JSON line per memory and passage."""
     lines = [
         _render_memory_line(memory, topic.drifted.get(get_memory_key(memory), ()))
         for memory in topic.memories
@@ -374,7 +374,7 @@ def render_topic(topic: MemoryTopic) -> str:
 
 
 def parse_operations(reply: str) -> tuple[list[DreamOperation], list[str]]:
-    """Parse the operations in a model's reply; return them and the parse errors."""
+    """Parse the consolidation operations in a model's reply; return them and the errors."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
@@ -393,7 +393,7 @@ def parse_operations(reply: str) -> tuple[list[DreamOperation], list[str]]:
 def check_operation(
     operation: DreamOperation, memories: MemoriesByKey, topic: MemoryTopic, *, read: str = ""
 ) -> DreamStep | str:
-    """Check an operation; return its step or why it is refused. `read` is what files showed."""
+    """Check a consolidation operation; return its step or why it is refused."""
     known = {get_memory_key(memory) for memory in topic.memories}
     found = [memories[name] for name in dict.fromkeys(operation.names) if name in memories]
     if not found or len(found) < len(operation.names) or not known.issuperset(operation.names):
@@ -530,7 +530,7 @@ def _build_topic(
     about: Sequence[tuple[UserPassage, frozenset[str]]],
     drifted: Mapping[str, tuple[str, ...]],
 ) -> MemoryTopic:
-    """Build a topic with the newest passages that concern each memory."""
+    """Build a consolidation topic with the newest passages about each memory."""
     chosen: dict[UserPassage, None] = {}
     for memory in batch:
         mine, since = content_words(join_memory_text(memory)), find_last_said(memory)
