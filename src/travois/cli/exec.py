@@ -111,7 +111,7 @@ def _apply_codex_config(args: Namespace) -> Iterator[str]:
 
 
 def _effort_from_codex(told: str) -> str:
-    """Return our name for Codex's reasoning effort; empty if there is none."""
+    """Return our name for the effort of `codex exec`; empty if there is none."""
     return "low" if told == "minimal" else told if told in EFFORT_LEVELS else ""
 
 
@@ -153,7 +153,7 @@ def _resumed_session_id(asked: list[str]) -> str:
 
 
 def _read_schema_file(path: str) -> str:
-    """Read the file with the JSON schema of the final answer."""
+    """Read the JSON schema of the final answer for `travois exec`."""
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -161,7 +161,7 @@ def _read_schema_file(path: str) -> str:
 
 
 def _enter_given_folder(folder: str) -> None:
-    """Change the current folder to that of `travois exec --cd`."""
+    """Change to the folder of `travois exec --cd`."""
     try:
         os.chdir(folder)
     except OSError as error:

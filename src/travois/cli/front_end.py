@@ -1,4 +1,4 @@
-"""The choice of front end: full screen, plain lines, or print mode."""
+"""Choosing the front end: full screen, plain lines, or print mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ with lazy_imports():
 
 
 def start_conversation(args: Namespace) -> int:
-    """Start an interactive session; return the exit code."""
+    """Start an interactive front end for a session; return the exit code."""
     if not sys.stdin.isatty():
         return print_mode.run_headless(args)
     if args.plain or not start.can_run_screen(os.environ):

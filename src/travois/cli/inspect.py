@@ -75,7 +75,7 @@ def run_inspect(args: Namespace) -> int:
 
 
 def has_screen(environ: Mapping[str, str]) -> bool:
-    """Return whether the user would see a browser that we start."""
+    """Return whether the user would see a browser opened for the inspector."""
     if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY")):
         return False
     return sys.platform == "darwin" or bool(
@@ -84,7 +84,7 @@ def has_screen(environ: Mapping[str, str]) -> bool:
 
 
 def _find_session_id(text: str) -> str:
-    """Return the id of the named session, else of the last one here; empty if none."""
+    """Return the session to inspect: the named one, else the last one here; empty if none."""
     try:
         return pick_session(text)[1].id
     except UserError:

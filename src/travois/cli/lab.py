@@ -1,4 +1,4 @@
-"""`travois lab`: a local simulator of the model providers, to see what an agent really sends."""
+"""`travois lab`: a local simulator of model providers that shows what an agent really sends."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def run_demo(args: Namespace) -> int:
 
 
 def _give_tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
-    """Run the demo's session; return the exit code and whether it ran to the end."""
+    """Run the demo session; return the exit code and whether it ran to the end."""
     if plain or not start.can_run_screen(os.environ):
         guided = Guided(pace)
         anyio.run(run_line_sessions, options, guided)
@@ -371,7 +371,7 @@ def _demo_folder(*, keep: bool) -> Generator[Path]:
 
 
 def _exit_on_signals() -> None:
-    """Exit on signals, so that the folder is removed."""
+    """Exit on signals, so that the demo folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -55,7 +55,7 @@ def write_crash_report(error: BaseException, *, cause: BaseException) -> str:
 
 
 def _mask_secrets(text: str) -> str:
-    """Mask the values of settings and of the environment, and whatever looks like a secret."""
+    """Mask secrets in a crash report: known settings and variables, and look-alikes."""
     return mask_text(collect_secrets(os.environ.items()).redact(text))
 
 
@@ -117,7 +117,7 @@ def run_command_line(argv: Sequence[str]) -> int:
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
-    """Return whether a command was asked for JSON. `exec` has a format of its own for errors."""
+    """Return whether a command line asks for JSON; `exec` has its own error format."""
     words = [*argv]
     own = words[: words.index("--")] if "--" in words else words
     return words[:1] != ["exec"] and words[:1] != [] and words[0] in COMMANDS and "--json" in own
@@ -151,7 +151,7 @@ def _report_error(error: Exception, *, wants_json: bool) -> int:
 
 
 def _write_stderr(text: str) -> None:
-    """Write to standard error, where there still is one."""
+    """Write an error report to standard error, if it still exists."""
     try:
         sys.stderr.write(clean_for_stream(text, sys.stderr))
         sys.stderr.flush()
@@ -165,7 +165,7 @@ def _abandon_output() -> None:
 
 
 def _is_hung_up() -> bool:
-    """Return whether the terminal of one of our streams was closed.
+    """Return whether the terminal of a standard stream was closed, so that errors are moot.
 
     A terminal says EIO to everything then; a disk that says it is another matter.
     """

@@ -72,7 +72,7 @@ class RunRequest(TypedDict):
 
 
 class RefusedRun(Exception):
-    """Why a client has to run by itself."""
+    """The reason why a client has to run by itself."""
 
 
 def register_serve(commands: CommandParsers) -> None:
@@ -85,7 +85,7 @@ def register_serve(commands: CommandParsers) -> None:
 
 
 def run_serve(args: Namespace) -> int:
-    """Serve runs until a signal ends the server; return the exit code."""
+    """Run the warm server until a signal ends it; return the exit code."""
     home = locate_home(os.environ).prepare()
     path = str(home.path / SOCKET_NAME)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -107,7 +107,7 @@ def run_serve(args: Namespace) -> int:
 
 
 def _bind_private(listener: socket.socket, path: str) -> None:
-    """Bind the socket so that nobody else can ever connect; raises `UserError`."""
+    """Bind the warm server's socket so that nobody else can connect; raises `UserError`."""
     with socket.socket(socket.AF_UNIX) as other:
         if other.connect_ex(path) == 0:
             raise UserError("A warm server is already running", why=f"it listens at {path}")
@@ -215,7 +215,7 @@ class WarmServer:
 
 
 def become_run(line: socket.socket, request: RunRequest, streams: list[int]) -> int:
-    """Make this fork the client's run, and run it; return the exit code."""
+    """Turn this fork of the warm server into the client's run; return the exit code."""
     try:
         os.setsid()
         for number, fd in enumerate(streams):
@@ -247,7 +247,7 @@ def become_run(line: socket.socket, request: RunRequest, streams: list[int]) -> 
 
 
 def _reopen_streams() -> None:
-    """Open the streams of Python on what is behind their descriptors by now."""
+    """Reopen Python's standard streams on the client's descriptors."""
     encoding, errors = sys.stdout.encoding, sys.stderr.errors
     sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115 - open as long as we live
     out = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
@@ -257,7 +257,7 @@ def _reopen_streams() -> None:
 
 
 def receive_run(line: socket.socket, streams: list[int]) -> RunRequest:
-    """Receive a run; its streams are added as soon as they are here."""
+    """Receive a run on the warm server; its streams are added as soon as they arrive."""
     head, fds, _, _ = socket.recv_fds(line, 4, 3)
     streams += fds
     size = int.from_bytes(head, "big")
@@ -273,12 +273,12 @@ def receive_run(line: socket.socket, streams: list[int]) -> RunRequest:
 
 
 def send_value(line: socket.socket, value: int | str) -> None:
-    """Send a value, if anybody is still there."""
+    """Send a value to the warm server's client or back, if the other end is still there."""
     data = marshal.dumps(value)
     with suppress(OSError):
         line.sendall(len(data).to_bytes(4, "big") + data)
 
 
 def _find_difference(theirs: dict[str, object], own: dict[str, object]) -> str:
-    """Return what a client does not have in common with the server; empty if it has everything."""
+    """Return what a client lacks in common with the warm server; empty if nothing."""
     return next((name for name, value in own.items() if theirs.get(name) != value), "")

@@ -145,7 +145,7 @@ def show_agent_tree(session: str, *, json: bool) -> int:
 
 
 def show_agent(id: str, session: str, *, json: bool) -> int:
-    """Print what an agent said and did, without what a fork inherited."""
+    """Print what a subagent said and did, without what a fork inherited."""
     skipped: list[DamagedPlace] = []
     told = read_entries(
         find_agent_folder(_find_session_folder(session), id) / LOG_FILE_NAME, skipped

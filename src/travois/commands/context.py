@@ -119,7 +119,7 @@ def run_context(args: Namespace) -> int:
 
 
 def pick_session(text: str) -> tuple[TravoisHome, SessionSummary]:
-    """Return the session with this id or name; by default the last one of this folder."""
+    """Return the session whose context to show, by ID or name; by default the last one here."""
     home, project = locate_home_and_project()
     if text:
         return home, find_session(home, text, project=project)
@@ -127,7 +127,7 @@ def pick_session(text: str) -> tuple[TravoisHome, SessionSummary]:
 
 
 def load_layers(home: TravoisHome) -> ContextLayers:
-    """Return the context layers that the settings choose in this folder."""
+    """Load the context layers that the settings choose for `travois context`."""
     _, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     return load_settings(home, project.root, cwd=cwd, environ=os.environ).settings.context.layers
@@ -295,7 +295,7 @@ def _search_compacted_spans(found: list[CompactionReceipt], args: Namespace) -> 
 
 
 def _matching_lines(path: str, wanted: list[str]) -> Iterator[tuple[str, int, str]]:
-    """Yield the lines of a compacted span's file that contain all words."""
+    """Yield a compacted span's lines that contain all searched words."""
     for number, text in enumerate(_read_span_file(path).split("\n"), 1):
         if all(word in text.casefold() for word in wanted):
             yield path, number, text
@@ -340,7 +340,7 @@ def _undo_compaction(home: TravoisHome, summary: SessionSummary, number: int, *,
 
 
 def _find_undoable(found: list[CompactionReceipt], number: int) -> CompactionReceipt:
-    """Find the compaction of that number, or the last one; raises if it cannot be undone."""
+    """Find the compaction to undo, by number or the last; raises if that is impossible."""
     standing = [one for one in found if one.state == "stands"]
     if not number and standing:
         return standing[-1]
@@ -494,7 +494,7 @@ def _empty_kind_costs() -> dict[str, KindCost]:
 
 
 def _add_reply_cost(kinds: dict[str, KindCost], usage: Usage, *, price: Price) -> None:
-    """Add one reply to each kind; what one kind costs is what a reply of it alone would."""
+    """Add one reply's cost to each kind for `travois cost`, as if each were alone."""
     parts = {
         "input": Usage(input=usage.input),
         "read": Usage(read=usage.read),
@@ -651,7 +651,7 @@ def check_requests_from_scratch(
 
 
 def _find_request_problem(view: View, sent: Sent, encoder: RequestEncoder) -> str:
-    """Explain why a request could not be derived, or how it differs from the one sent."""
+    """Explain why an audited request cannot be derived, or how it differs; else empty."""
     if why := find_send_blocker(view):
         return f"could not have been sent: {why}"
     try:
@@ -661,7 +661,7 @@ def _find_request_problem(view: View, sent: Sent, encoder: RequestEncoder) -> st
 
 
 def derive_request(view: View, sent: Sent, encoder: RequestEncoder) -> Request:
-    """Return the request for this view, with the output limit from the log."""
+    """Rebuild the request for a view to audit it, with the output limit from the log."""
     return limit_reply_tokens(encoder.build_request(view), sent.output)
 
 

@@ -37,7 +37,7 @@ class SessionDocument(msgspec.Struct, frozen=True):
 
 
 def export_session(document: SessionDocument, style: ExportFormat, *, fetch: FetchMedia) -> str:
-    """Return the session in one of the formats."""
+    """Export a session in one of the formats."""
     match style:
         case "markdown":
             return export_markdown(document)
@@ -51,7 +51,7 @@ def export_session(document: SessionDocument, style: ExportFormat, *, fetch: Fet
 
 
 def describe_document(document: SessionDocument) -> str:
-    """Return one line that describes the session."""
+    """Describe an exported session in one line."""
     summary = document.summary
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     lost = f" · {len(document.skipped)} damaged lines skipped" if document.skipped else ""
@@ -88,7 +88,7 @@ def _part_to_markdown(part: DocumentPart) -> str:
 
 
 def _code_block(text: str, language: str = "") -> str:
-    """Return a code block whose fence is longer than any inside it."""
+    """Return a code block for an exported session, with a fence longer than any inside it."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -100,7 +100,7 @@ def _describe_media(media: Iterable[Media]) -> str:
 
 
 def _indent_json(args: str) -> str:
-    """Indent arguments if they are JSON."""
+    """Indent tool call arguments in an exported session, if they are JSON."""
     try:
         return msgspec.json.format(args, indent=2)
     except (ValueError, msgspec.MsgspecError):
@@ -111,7 +111,7 @@ def _indent_json(args: str) -> str:
 
 
 def export_html(document: SessionDocument, *, fetch: FetchMedia) -> str:
-    """Return one static HTML page without scripts or external resources."""
+    """Export a session as one static HTML page without scripts or external resources."""
     body = "\n".join(_part_to_html(part, fetch) for part in document_parts(document.entries))
     return Template(HTML_TEMPLATE.read_text("utf-8")).substitute(
         title=escape(document.summary.title), about=escape(describe_document(document)), body=body

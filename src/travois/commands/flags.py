@@ -127,7 +127,7 @@ def build_parser() -> ArgumentParser:
 
 
 def _build_help_formatter(prog: str) -> HelpFormatter:
-    """Build help as wide as the terminal; argparse asks for it with every flag, so it is cheap."""
+    """Build the --help formatter, as wide as the terminal; argparse calls it per flag."""
     try:
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
     except (OSError, ValueError):
@@ -326,7 +326,7 @@ def _add_permission_flags(top: ArgumentParser) -> None:
 
 
 def flatten_values(groups: list[list[str]]) -> list[str]:
-    """Flatten the values of a repeatable flag."""
+    """Flatten the values of a repeatable command-line flag."""
     return [word for group in groups for word in group]
 
 
@@ -340,21 +340,21 @@ def _parse_token_count(text: str) -> int:
 
 
 def _effort_of(args: Namespace) -> str:
-    """Return the reasoning effort, from any of the flags for it."""
+    """Return the reasoning effort from any of the command-line flags for it."""
     if args.effort or args.max_thinking_tokens < 0:
         return args.effort or ("low" if args.thinking == "disabled" else "")
     return effort_for_thinking_tokens(args.max_thinking_tokens)
 
 
 def _permission_mode_of(args: Namespace) -> str:
-    """Return the permission mode that the flags ask for; empty if they ask for none."""
+    """Return the permission mode of the command-line flags; empty if they set none."""
     if args.dangerously_skip_permissions:
         return "bypass"
     return args.permission_mode or ("dont-ask" if args.permission_prompts == "none" else "")
 
 
 def _parse_tool_list(given: str) -> tuple[str, ...]:
-    """Return the tools of a list; `Task` is what others call `Agent`."""
+    """Parse a flag's list of tools; `Task` is what others call `Agent`."""
     names = tuple("Agent" if name == "Task" else name for name in split_rules(given))
     for name in names:
         if name not in KNOWN_TOOLS and "_" not in name:
@@ -365,7 +365,7 @@ def _parse_tool_list(given: str) -> tuple[str, ...]:
 
 
 def _read_text_flag(text: str, path: str, *, flag: str) -> str:
-    """Return the system prompt text, given directly or in a file."""
+    """Return the system prompt of a flag, given directly or in a file."""
     if not path:
         return text
     if text:
@@ -377,7 +377,7 @@ def _read_text_flag(text: str, path: str, *, flag: str) -> str:
 
 
 def _check_session_flags(args: Namespace) -> None:
-    """Refuse flags that name the session in two ways."""
+    """Refuse command-line flags that name the session in two ways."""
     others = (
         ("--resume", args.resume),
         ("--continue", args.latest),

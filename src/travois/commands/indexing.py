@@ -12,7 +12,7 @@ with lazy_imports():
 
 
 def start_indexing(*flags: str, quietly: bool = False) -> None:
-    """Index what is left in another process, which ends if one already does."""
+    """Start indexing recorded sessions in another process, which ends if one is running."""
     if not quietly:
         print_warning("the rest is being indexed in the background; --wait waits for it")
     subprocess.Popen(

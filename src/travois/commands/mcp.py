@@ -254,7 +254,7 @@ def run_mcp_login(args: Namespace) -> int:
 
 
 def _say_and_flush(text: str) -> None:
-    """Print a line and flush it, for programs that wait for it."""
+    """Print a line of `travois mcp` and flush it, for programs that wait for it."""
     print_line(text)
     sys.stdout.flush()
 

@@ -68,7 +68,7 @@ CONSENT_LABELS = {"auto": "saved directly", "ask": "proposed in the inbox", "off
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with control characters escaped."""
+    """Return a memory's text on one line, with control characters escaped."""
     return escape_controls(" ".join(text.split()), lines="show")
 
 
@@ -102,7 +102,7 @@ def _memory_marks(memories: FolderMemoryStore, memory: Memory) -> list[str]:
 
 
 def memory_to_json(memories: FolderMemoryStore, memory: Memory) -> str:
-    """Build the JSON of a memory, with all that is known of it."""
+    """Build the complete JSON of a memory."""
     told = msgspec.to_builtins(memory) | {
         "scope": memory.scope,
         "author": memory.author,
@@ -204,7 +204,7 @@ def render_proposals(waiting: Sequence[MemoryProposal], *, now: float) -> str:
 
 
 def _describe_change(change: MemoryChange) -> str:
-    """Describe a proposed change to a memory in one line."""
+    """Describe a proposed memory change in one line."""
     match change:
         case PutMemory(memory):
             return f"{memory.scope} {memory.type}: {one_line(memory.body or memory.description)}"
@@ -252,7 +252,7 @@ DIFF_STYLES = {"+": "green", "-": "red"}
 
 
 def render_memory_change(done: AppliedChanges) -> str:
-    """Return the diff of a change, and how to undo it."""
+    """Render the diff of a memory change, and how to undo it."""
     if not done.id:
         return "\n".join(("Nothing changed.", *map(one_line, done.refused)))
     diff = [

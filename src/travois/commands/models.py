@@ -241,7 +241,7 @@ def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool)
 
 
 def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
-    """Return the address of a model and the source of its key, or why there is none."""
+    """Return a model's URL and the source of its key, or why there is none."""
     try:
         there = catalog.resolve_endpoint(model, os.environ, among=among)
     except UserError as fault:
@@ -253,7 +253,7 @@ def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
 def _model_info_source(
     model: ModelCard, among: Catalog, loaded: LoadedSettings
 ) -> tuple[bool, str]:
-    """Return whether the model is known, and the source of its description."""
+    """Return where a model's description comes from, and whether the model is known."""
     if model.name in among.models:
         return True, _catalog_origin(f"models.{model.name}", loaded)
     if model.price != Price():
@@ -438,7 +438,7 @@ def _check_programs() -> Iterator[SandboxCheck]:
 
 
 def _check_terminal() -> SandboxCheck:
-    """Check that input and output are a terminal; a script needs none."""
+    """Check for `travois doctor` that input and output are a terminal; a script needs none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return SandboxCheck(
             "terminal", works=False, why="input or output is not a terminal; -p works"
@@ -452,7 +452,7 @@ def _check_terminal() -> SandboxCheck:
 
 
 def _check_installation(walls: SandboxSupport) -> Iterator[SandboxCheck]:
-    """Check our folder, the settings and the model."""
+    """Check Travois's home folder, the settings and the model for `travois doctor`."""
     try:
         home = locate_home(os.environ).prepare()
     except UserError as fault:
@@ -548,7 +548,7 @@ def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
 
 
 def _files_in_effect(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
-    """Return every file in effect here: settings, and others that a session loads."""
+    """Return every configuration file in effect here: settings, and others of a session."""
     origins = (told.origin for told in list_effective_parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
@@ -653,7 +653,7 @@ def _explain_setting_part(args: Namespace, place: Workspace, loaded: LoadedSetti
 
 
 def find_settings(loaded: LoadedSettings, key: str) -> Json:
-    """Find the setting of this key, those below it, or all."""
+    """Find settings by key for `travois config`: this one, those below it, or all."""
     values = flatten_settings(loaded.settings) | {
         f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
     }
@@ -678,7 +678,7 @@ def render_settings_table(values: Json, loaded: LoadedSettings) -> str:
 
 
 def _setting_rows(key: str, value: object, loaded: LoadedSettings) -> list[tuple[str, str, str]]:
-    """Return one row for a value; for a list, one row for each item."""
+    """Return the table rows of a settings value: one, or one for each item of a list."""
     if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
         return [

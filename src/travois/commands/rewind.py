@@ -118,7 +118,7 @@ def _rewind_session(args: Namespace, home: TravoisHome, summary: SessionSummary)
 def _open_snapshots(
     home: TravoisHome, summary: SessionSummary, entries: Iterable[Entry]
 ) -> Snapshots:
-    """Open the snapshots of the project that the session began in."""
+    """Open the snapshots of the project that the session to rewind began in."""
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
     return Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
@@ -195,7 +195,7 @@ def _show_rewind_plan(way: RewindPlan, keeper: Snapshots, *, diffs: bool) -> Non
 
 
 def _change_verb(change: PathChange) -> str:
-    """Return the verb for a file in the plan of a rewind: delete, restore or revert."""
+    """Return the verb for a file in a rewind's plan: delete, restore or revert."""
     if change.new is None:
         return "delete "
     return "restore" if change.old is None else "revert "
@@ -207,7 +207,7 @@ def render_rewind_diff(way: RewindPlan, keeper: Snapshots, root: str) -> str:
 
 
 def _diff_change(change: PathChange, keeper: Snapshots, root: str) -> Iterator[str]:
-    """Yield the diff of one file; a line that says what happens where there is none."""
+    """Yield the diff of one file in a rewind, or a line that says what happens to it."""
     path = os.fsdecode(change.path).removeprefix(f"{root}/")
     name = escape_controls(path, lines="show")
     yield f"{_change_verb(change).strip()} {name}"

@@ -1,4 +1,4 @@
-"""`travois search --code`: find files of the repository by what they are about."""
+"""`travois search --code`: find files of the repository by topic."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
 
 
 def _tell_code_progress(progress: CodeProgress, args: Namespace) -> int:
-    """Say how many files can be searched."""
+    """Report how many files `travois search --code` can search."""
     if args.json:
         print_json({"files": progress.ready})
     elif not args.catch_up:
@@ -80,7 +80,7 @@ def _print_code_matches(found: list[CodeMatch], args: Namespace) -> None:
 
 
 def _render_code_match(match: CodeMatch) -> str:
-    """Render a file with the first lines of its best part."""
+    """Render a file that code search found, with the first lines of its best part."""
     place = escape_controls(f"{match.path}:{match.line}" if match.line else match.path)
     shown = (
         escape_controls(line)[:MAX_CODE_LINE_CHARS] for line in match.lines[:MAX_SHOWN_CODE_LINES]

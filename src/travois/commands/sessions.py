@@ -134,7 +134,7 @@ def _add_list_flags(parser: ArgumentParser, *, default: object) -> None:
 
 
 def _add_json_flag(parser: ArgumentParser, what: str) -> None:
-    """Add --json without resetting the value that the parent parser set."""
+    """Add --json to a sessions subcommand without resetting the parent parser's value."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help=what)
 
 
@@ -253,7 +253,7 @@ def run_sessions_diff(args: Namespace) -> int:
 
 
 def run_sessions_rename(args: Namespace) -> int:
-    """Give a session another name."""
+    """Rename a session."""
     home, project = locate_home_and_project()
     name = " ".join(args.name.split())
     if not name:
@@ -387,7 +387,7 @@ def _session_rows(
 
 
 def _id_length(ids: list[str]) -> int:
-    """Return how many characters of a session id tell all sessions apart."""
+    """Return how many characters of a session ID distinguish all sessions."""
     length = 8
     while len({id[:length] for id in ids}) < len(set(ids)):
         length += 1
@@ -395,7 +395,7 @@ def _id_length(ids: list[str]) -> int:
 
 
 def _shorten_home(cwd: str) -> str:
-    """Return the folder of a session with ~ for the home."""
+    """Return a session's folder with ~ for the home."""
     person = os.environ.get("HOME", "")
     inside = person and (cwd + "/").startswith(person + "/")
     return escape_controls("~" + cwd[len(person) :] if inside else cwd, lines="show")

@@ -122,7 +122,7 @@ def _count_shared(a: list[Entry], b: list[Entry]) -> int:
 
 
 def _find_relation(a: list[Entry], b: list[Entry], shared: int) -> SessionRelation:
-    """Return how two sessions are related: which is a fork, or both, or unrelated."""
+    """Return how two compared sessions are related: one a fork, both forks, or unrelated."""
     if not shared:
         return "unrelated"
     forked = tuple(bool(rest) and isinstance(rest[0].fact, Opened) for rest in (a, b))
@@ -179,7 +179,7 @@ def _list_models_used(entries: list[Entry], shared: int) -> tuple[str, ...]:
 
 
 def _user_prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the texts of the prompts that the user typed."""
+    """Return the prompts that the user typed in a compared session."""
     said = (entry.fact for entry in entries)
     return tuple(
         extract_text(fact.content)
@@ -200,7 +200,7 @@ def _sum_spending(entries: list[Entry], shared: int) -> SessionSpending:
 
 
 def _turn_seconds(entries: list[Entry]) -> Iterator[float]:
-    """Yield how long each turn took; pauses between turns do not count."""
+    """Yield how long each turn of a compared session took, without pauses between turns."""
     began: float | None = None
     for entry in entries:
         if isinstance(entry.fact, User) and entry.fact.origin == "human" and began is None:
@@ -273,7 +273,7 @@ def _is_shown_change(change: PathChange) -> bool:
 
 
 def _to_file_change(change: PathChange, content: Callable[..., bytes]) -> FileChange:
-    """Turn the change of a path into a file's status and line counts."""
+    """Convert a path's change in a session to a file status and line counts."""
     old, new = change.old, change.new
     status = "added" if old is None else "deleted" if new is None else "modified"
     if any(node is not None and node.size > MAX_COMPARED for node in (old, new)):
@@ -284,7 +284,7 @@ def _to_file_change(change: PathChange, content: Callable[..., bytes]) -> FileCh
 
 
 def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
-    """Count the lines that were added and removed; None for binary files."""
+    """Count the lines that a compared session added and removed; None for binary files."""
     if b"\0" in before + after:
         return None, None
     old, new = before.splitlines(), after.splitlines()
@@ -308,7 +308,7 @@ def _changes_from_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, 
 
 
 def _relative_to_session(path: str, cwd: str) -> str:
-    """Return a path from the session's folder on, so that two folders can be compared."""
+    """Return a path relative to its session's folder, to compare two sessions."""
     inside = cwd and path.startswith(cwd.rstrip("/") + "/")
     return os.path.relpath(path, cwd) if inside else path
 
@@ -400,12 +400,12 @@ def _file_json(change: FileChange | None) -> dict[str, object] | None:
 
 
 def changed_paths(found: SessionComparison) -> list[str]:
-    """Return every file that one of the sessions changed."""
+    """Return every file that either of two compared sessions changed."""
     return sorted({*found.a.files, *found.b.files})
 
 
 def is_same_content(found: SessionComparison, path: str) -> bool | None:
-    """Return whether both sessions left a file alike; None if that is unknown."""
+    """Return whether both compared sessions left a file alike; None if unknown."""
     a, b = found.a.files.get(path), found.b.files.get(path)
     if a is None or b is None:
         return False
@@ -418,7 +418,7 @@ def is_same_content(found: SessionComparison, path: str) -> bool | None:
 
 
 def render_comparison(found: SessionComparison) -> Iterator[str]:
-    """Yield the comparison as lines for a terminal."""
+    """Yield the comparison of two sessions as lines for a terminal."""
     sides = (found.a, found.b)
     for letter, side in zip(SIDE_LETTERS, sides, strict=True):
         title = escape_controls(side.title, lines="show")[:MAX_PROMPT_CHARS]
@@ -526,7 +526,7 @@ def _compare_file(found: SessionComparison, path: str) -> str:
 
 
 def render_patch(found: SessionComparison) -> Iterator[str]:
-    """Yield the files that both sessions left differently, as a unified diff from A to B."""
+    """Yield the files that two sessions left differently, as a unified diff from A to B."""
     for path in changed_paths(found):
         a, b = found.a.files.get(path), found.b.files.get(path)
         if (

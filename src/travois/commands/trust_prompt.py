@@ -1,4 +1,4 @@
-"""The question whether a folder is trusted, and what exactly would be trusted."""
+"""The trust question: whether to trust a folder, and what exactly would be trusted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask_for_trust(home: TravoisHome, loaded: LoadedSettings, reader: LineR
 
 
 def describe_trust_request(home: TravoisHome, loaded: LoadedSettings) -> str:
-    """Return everything that trust would let happen, a line each, with nothing hidden."""
+    """Describe everything that trusting a folder would allow, a line each."""
     agreed = trust.list_agreed_digests(home, loaded.root)
     fresh = [text for text in loaded.wanted if trust.digest_request(text) not in agreed]
     what = CHANGED_TRUST_REASON if loaded.trust == "changed" else FIRST_TRUST_REASON
@@ -57,6 +57,6 @@ def describe_trust_request(home: TravoisHome, loaded: LoadedSettings) -> str:
 
 
 def _discard_typed_input() -> None:
-    """Discard input typed before the trust question could be read: it is no answer."""
+    """Discard input typed before the trust question was visible: it is no answer."""
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)

@@ -101,7 +101,7 @@ async def _try_command(args: Namespace) -> int:
 
 
 async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
-    """Run a command on a copy of the workspace, in the sandbox."""
+    """Try a command on a copy of the workspace, in the sandbox."""
     place, loaded = load_workspace(Options(settings=args.settings))
     fence = compose_sandbox(loaded, place, stack, attended=True)
     if fence.bounds is None:
@@ -124,7 +124,7 @@ async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceA
 
 
 async def _show_attempt(attempt: WorkspaceAttempt) -> None:
-    """Show the command's output, blocked connections, and changes."""
+    """Show a tried command's output, blocked connections, and changes."""
     done = attempt.completed
     sys.stdout.write(_decode_output(done.output))
     for words in done.refused:
@@ -187,7 +187,7 @@ def _read_file_bytes(path: str) -> bytes:
 
 
 def _should_keep(args: Namespace, attempt: WorkspaceAttempt) -> bool:
-    """Decide whether to keep the changes, by the flags or by asking the user."""
+    """Return whether to keep a tried command's changes, by the flags or by asking the user."""
     if args.keep:
         return attempt.completed.status == 0
     if args.drop or args.json or not sys.stdin.isatty():

@@ -20,7 +20,7 @@ ACCESS_ERRORS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR
 
 
 def replace_file(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
-    """Replace the content of a file atomically. Raises OSError.
+    """Replace a session file's content atomically. Raises OSError.
 
     The bytes are on the disk itself when this returns, unless it does not matter when (a cache).
     """
@@ -39,7 +39,7 @@ def replace_file(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = 
 
 
 def sync_folder(path: Path) -> None:
-    """Flush a folder's names to disk; file systems that cannot do so are left alone."""
+    """Flush a session folder's names to disk; file systems that cannot do so are skipped."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -51,7 +51,7 @@ def sync_folder(path: Path) -> None:
 
 
 def make_storage_error(what: str, error: OSError, *, path: Path) -> UserError:
-    """Return an error of the operating system as one that the user can fix."""
+    """Convert an operating system error in session storage to one that the user can fix."""
     if error.errno in DISK_FULL_ERRORS:
         return UserError(
             what, why="the disk is full", fix=f"Free some space for {path} and try again."
@@ -67,7 +67,7 @@ def _os_error_reason(error: OSError) -> str:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the number of bytes in a folder."""
+    """Return the number of bytes in a session's folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):

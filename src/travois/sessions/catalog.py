@@ -83,7 +83,7 @@ def list_sessions(home: TravoisHome, keys: Iterable[str] | None = None) -> list[
 
 
 def _load_roster(home: TravoisHome) -> dict[str, CachedSummary]:
-    """Load the summaries of all sessions; they can always be built again."""
+    """Load the cached summaries of all sessions; they can always be rebuilt."""
     try:
         return msgspec.json.decode(
             (home.path / ROSTER_FILE).read_bytes(), type=dict[str, CachedSummary]
@@ -179,7 +179,7 @@ def _load_summary(folder: Path, size: int) -> SessionSummary | None:
 
 
 def _read_first_line(folder: Path, text: bytes) -> SessionSummary:
-    """Build a summary from the first line; nothing of it counts as read yet."""
+    """Build a session summary from the log's first line; nothing counts as read yet."""
     summary = SessionSummary(folder.name, folder.parent.name)
     entry = _decode_line(text)
     if entry is None or not isinstance(entry.fact, Opened):
@@ -190,7 +190,7 @@ def _read_first_line(folder: Path, text: bytes) -> SessionSummary:
 
 
 def _read_line_blocks(file: BinaryIO, offset: int) -> Iterator[bytes]:
-    """Yield blocks of whole lines from an offset on."""
+    """Yield blocks of whole lines of a session log from an offset on."""
     file.seek(offset)
     rest = b""
     while chunk := file.read(CATALOG_BLOCK_BYTES):
@@ -303,7 +303,7 @@ class PrunePlan(msgspec.Struct, frozen=True):
 def plan_pruning(
     candidates: list[SessionSummary], everything: list[SessionSummary], *, before: float, keep: int
 ) -> PrunePlan:
-    """Choose the candidates (newest first) to prune.
+    """Choose which sessions (newest first) to prune.
 
     They are untouched since `before`, beyond the newest `keep`, and not the base of a fork that
     stays.
@@ -356,14 +356,14 @@ def trash_session(home: TravoisHome, summary: SessionSummary) -> Path:
 
 
 def empty_trash(home: TravoisHome, *, now: float) -> int:
-    """Delete what is in the trash, and blobs that no session names; return the freed bytes."""
+    """Delete trashed sessions, and blobs that no session refers to; return the freed bytes."""
     freed = folder_size(home.trash)
     shutil.rmtree(home.trash, ignore_errors=True)
     return freed + sum(_delete_file(path) for path in list_unused_blobs(home, now=now))
 
 
 def list_unused_blobs(home: TravoisHome, *, now: float) -> Iterator[Path]:
-    """Yield the blobs that no session names and that were not used recently."""
+    """Yield the blobs that no session refers to and that were not used recently."""
     named = set(_blob_names_in(home.sessions.glob(f"*/*/{LOG_FILE_NAME}")))
     named |= set(_blob_names_in(home.trash.glob(f"*/*/{LOG_FILE_NAME}")))
     for path in home.blobs.glob("??/*"):
@@ -373,7 +373,7 @@ def list_unused_blobs(home: TravoisHome, *, now: float) -> Iterator[Path]:
 
 
 def session_size(home: TravoisHome, summary: SessionSummary) -> int:
-    """Return how many bytes a session takes, including its /tmp."""
+    """Return a session's size on disk in bytes, including its /tmp."""
     return folder_size(home.session_folder(summary.project, summary.id)) + folder_size(
         home.session_tmp(summary.id)
     )
@@ -388,14 +388,14 @@ def _blob_names_in(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def _delete_file(path: Path) -> int:
-    """Delete a file and return the bytes that this frees."""
+    """Delete a file of a trashed session; return the freed bytes."""
     freed = path.stat().st_size
     path.unlink(missing_ok=True)
     return freed
 
 
 def _find_free_path(path: Path) -> Path:
-    """Return the path itself or, if it exists, the first numbered one that is free."""
+    """Return the path itself for a trashed session, or the first numbered one that is free."""
     number, goal = 1, path
     while goal.exists():
         number, goal = number + 1, path.with_name(f"{path.name}-{number + 1}")

@@ -41,7 +41,7 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 def save_checkpoint(folder: Path, found: LogCheckpoint) -> None:
-    """Save a checkpoint; if that fails, the next resume takes longer."""
+    """Save a session's checkpoint; if that fails, the next resume takes longer."""
     data = msgspec.msgpack.encode(found)
     with suppress(OSError):
         blobs.replace_file(
@@ -61,7 +61,7 @@ def load_checkpoint(folder: Path) -> LogCheckpoint | None:
 
 
 def delete_checkpoint(folder: Path) -> None:
-    """Delete a checkpoint that turned out to be useless."""
+    """Delete a session's checkpoint that turned out to be useless."""
     with suppress(OSError):
         (folder / CHECKPOINT_FILE).unlink()
 
@@ -77,7 +77,7 @@ def _decode_checkpoint(data: bytes) -> LogCheckpoint | None:
 
 
 def _is_current(folder: Path, found: LogCheckpoint) -> bool:
-    """Return whether the files begin with the bytes that the checkpoint covers."""
+    """Return whether a session log begins with the bytes that the checkpoint covers."""
     files = [path for path, _ in find_lineage(folder)]
     if [path.name for path in files] != list(found.marks):
         return False
@@ -88,7 +88,7 @@ def _is_current(folder: Path, found: LogCheckpoint) -> bool:
 
 
 def _checksum_prefix(path: Path, size: int) -> int:
-    """Return the checksum of the first bytes of a file; -1 if it has fewer."""
+    """Return the checksum of a session log's first bytes; -1 if it has fewer."""
     crc = 0
     with path.open("rb", buffering=0) as file:
         while size > 0:

@@ -1,7 +1,7 @@
-"""State that a session derives from its log: a fold over the entries, and a quick replay of many.
+"""Session state derived from its log: a fold over the entries, and a fast replay of many.
 
-Each short way of `LogReplay` has the same outcome as `LogDerivation.count_entry`, `View.add` and
-`LogDerivation.apply_state` one after another. Everything uncommon takes that long way.
+Each fast path of `LogReplay` has the same outcome as `LogDerivation.count_entry`, `View.add` and
+`LogDerivation.apply_state` one after another. Everything uncommon takes that slow path.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ FACTS_OUTSIDE_VIEW = frozenset(
 
 
 def is_child_news(fact: AnyFact) -> bool:
-    """Return whether this comes from a child or changes the task list, also between turns."""
+    """Return whether a log entry comes from a subagent or changes the task list."""
     match fact:
         case User(origin="task") | Changed(what="todos"):
             return True
@@ -104,7 +104,7 @@ class DerivedState(msgspec.Struct, array_like=True):
 
 
 def count_pictures(content: tuple[AnyBlock, ...]) -> int:
-    """Return how many images and documents are among these blocks."""
+    """Return how many images and documents are in a log entry's blocks."""
     return len([block for block in content if isinstance(block, Media)])
 
 
@@ -434,7 +434,7 @@ class LogReplay:
 
 
 def _add_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
-    """Return the sum after these replies, added in their order: sums of fractions depend on it."""
+    """Add these replies' usage to the session's, in order: sums of fractions depend on it."""
     price, before = spent.current_price, spent.usage
     beside = [usage.beside for usage in usages if usage.beside is not None]
     total = Usage(

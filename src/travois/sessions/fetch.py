@@ -1,4 +1,4 @@
-"""Bringing a session from a store to this machine, and settling what differs."""
+"""Fetching a session from a store to this machine, and settling differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def fetch_session(store: SessionStore, id: str, folder: Path, keep: BlobStore) -> bool:
-    """Write a session of the store to a new folder; return False if the store has no such one.
+    """Fetch a session from the store to a new folder; return False if it has no such one.
 
     The log is written last: without it, there is no session.
     """
@@ -34,7 +34,7 @@ def fetch_session(store: SessionStore, id: str, folder: Path, keep: BlobStore) -
 
 
 def fetch_files(store: SessionStore, id: str, folder: Path, keep: BlobStore) -> None:
-    """Write the files of a session beside its log, those of its subagents among them."""
+    """Fetch the files beside a session's log, including those of its subagents."""
     for name in store.list_stored_files(id):
         _write_fetched_file(folder, name, store.read_stored_file(id, name))
     for name in store.list_stored_logs(id):
@@ -72,7 +72,7 @@ def settle_difference(store: SessionStore, id: str, folder: Path, keep: BlobStor
 
 
 def _common_size(ours: bytes, theirs: bytes) -> int:
-    """Return how many bytes of whole lines both logs begin with."""
+    """Return how many bytes of whole lines the local log and the store's have in common."""
     size = 0
     pairs = zip(ours.splitlines(keepends=True), theirs.splitlines(keepends=True), strict=False)
     for mine, other in pairs:
@@ -83,7 +83,7 @@ def _common_size(ours: bytes, theirs: bytes) -> int:
 
 
 def _is_same_before(store: SessionStore, id: str, path: Path, *, end: int) -> bool:
-    """Return whether both logs agree on the bytes before this place."""
+    """Return whether the local log and the store's agree on the bytes before this place."""
     if not end:
         return True
     start = max(0, end - COMPARED_BYTES)
@@ -100,7 +100,7 @@ def _save_superseded(folder: Path, data: bytes) -> Path:
 
 
 def _fetch_blobs(store: SessionStore, data: bytes, keep: BlobStore) -> None:
-    """Take over the blobs that these lines refer to and that are missing here."""
+    """Fetch the blobs from the store that a session's lines refer to and that are missing here."""
     for name in {name.decode() for name in BLOB_NAME.findall(data)}:
         try:
             keep.get(name)
@@ -112,7 +112,7 @@ def _fetch_blobs(store: SessionStore, data: bytes, keep: BlobStore) -> None:
 
 
 def _write_fetched_file(folder: Path, name: str, data: bytes) -> None:
-    """Write one file of a session; a store is not trusted to name others."""
+    """Write one fetched file of a session; a store may name only its own files."""
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
         raise UserError(f"The session store names a file that is none of the session's: {name!r}")

@@ -122,7 +122,7 @@ def prepare_home_or_temporary(environ: Mapping[str, str]) -> tuple[TravoisHome, 
 
 
 def _make_private(folder: Path) -> None:
-    """Remove other users' access to a folder of ours, and so to everything in it.
+    """Remove other users' access to a folder of the Travois home.
 
     A folder that many share (such as /tmp) is left as it is.
     """
@@ -133,7 +133,7 @@ def _make_private(folder: Path) -> None:
 
 
 def locate_home(environ: Mapping[str, str]) -> TravoisHome:
-    """Return the home that this environment asks for, without creating it."""
+    """Return the Travois home that this environment asks for, without creating it."""
     if chosen := environ.get("TRAVOIS_HOME"):
         return TravoisHome(Path(chosen).expanduser().absolute())
     state = environ.get("XDG_STATE_HOME", "")
@@ -178,7 +178,7 @@ class FolderRecord(msgspec.Struct, frozen=True):
 
 
 def identify_project(home: TravoisHome, cwd: str) -> Project:
-    """Return the project of a folder. Runs git only for a repository never seen before."""
+    """Identify a folder's project. Runs git only for a repository never seen before."""
     folder = os.path.realpath(cwd)
     root, common = find_repository(folder)
     if not common:
@@ -194,7 +194,7 @@ def identify_project(home: TravoisHome, cwd: str) -> Project:
 
 
 def find_repository(folder: str) -> tuple[str, str]:
-    """Return the top of the repository around a folder and its common git folder; empty if none."""
+    """Return a project's repository root and common git folder; empty if none."""
     while True:
         git = os.path.join(folder, ".git")
         if os.path.isfile(os.path.join(git, "HEAD")):
@@ -230,7 +230,7 @@ def _follow_git_file(file: str) -> str:
 
 
 def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
-    """Return the key of a repository; empty if it has no history yet or git is missing."""
+    """Return a project's key by its repository's first commit; empty without history or git."""
     stamp = _git_stamp(common)
     known = _load_record(home, _record_name(common))
     if known is not None and known.stamp == stamp:
@@ -242,7 +242,7 @@ def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
 
 
 def _first_commit(root: str) -> str:
-    """Return a project id from git's first commit, or the path if that is slow; empty if none."""
+    """Return a project's ID from git's first commit, or by path if slow; empty if none."""
     command = (*SAFE_GIT, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
@@ -265,7 +265,7 @@ def _first_commit(root: str) -> str:
 
 
 def _key_by_path(home: TravoisHome, folder: str) -> str:
-    """Return the key of a folder, which it keeps when it is moved."""
+    """Return the key of a project folder, which it keeps when it is moved."""
     known = _load_record(home, _record_name(folder))
     if known is not None:
         return known.key
@@ -282,13 +282,13 @@ def _key_by_path(home: TravoisHome, folder: str) -> str:
 
 
 def _inode_and_birth(folder: str) -> tuple[str, str]:
-    """Return the inode of a folder and its birth time: inodes are used again."""
+    """Return a project folder's inode and birth time: inodes are reused."""
     stat = os.stat(folder)
     return f"{stat.st_dev}-{stat.st_ino}", _birth_time(folder)
 
 
 def _birth_time(path: str) -> str:
-    """Return the birth time of a folder in an opaque form."""
+    """Return a project folder's birth time in an opaque form."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "statx"):
         return str(getattr(os.stat(path), "st_birthtime", ""))
@@ -300,7 +300,7 @@ def _birth_time(path: str) -> str:
 
 
 def _git_stamp(common: str) -> str:
-    """Return a stamp that changes when another repository takes this one's place."""
+    """Return a stamp that changes when another repository takes a project's place."""
     stat = os.stat(common)
     with suppress(OSError):
         born = os.stat(os.path.join(common, "description")).st_mtime_ns
@@ -317,7 +317,7 @@ def _record_name(path: str) -> str:
 
 
 def _load_record(home: TravoisHome, name: str) -> FolderRecord | None:
-    """Load the record of a project folder; None if it is missing or invalid."""
+    """Load a project folder's record; None if it is missing or invalid."""
     try:
         return msgspec.json.decode((home.projects / name).read_bytes(), type=FolderRecord)
     except (OSError, ValueError):
@@ -325,7 +325,7 @@ def _load_record(home: TravoisHome, name: str) -> FolderRecord | None:
 
 
 def _save_record(home: TravoisHome, name: str, record: FolderRecord) -> None:
-    """Save a record if possible: a home that cannot be written to is reported elsewhere."""
+    """Save a project folder's record if possible: a read-only home is reported elsewhere."""
     with suppress(OSError, UnicodeEncodeError):
         blobs.make_folders(home.projects)
         blobs.replace_file(home.projects / name, msgspec.json.encode(record))

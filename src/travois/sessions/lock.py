@@ -73,7 +73,7 @@ def find_lock_holder(folder: Path) -> LockHolder | None:
 
 
 def _lock_or_claim(fd: int, path: Path) -> Path | None:
-    """Lock the open file; on file systems without locks, claim it by a second file."""
+    """Lock a session's open file; on file systems without locks, create a claim file."""
     claim = None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,13 +111,13 @@ def _claim_path(path: Path) -> Path:
 
 
 def _find_living_holder(claim: Path) -> LockHolder | None:
-    """Return the holder that a claim names, unless it is known to be gone."""
+    """Return the holder of a session lock's claim, unless it is known to be gone."""
     other = _read_holder(claim)
     return other if other is not None and is_alive(other) else None
 
 
 def is_alive(other: LockHolder) -> bool:
-    """Return whether a process may still exist; another one with its pid does not count."""
+    """Return whether a session lock's process may still exist; a reused pid does not count."""
     me = describe_this_process()
     if other.host != me.host:
         return True  # nothing can be known of a process elsewhere
@@ -129,7 +129,7 @@ def is_alive(other: LockHolder) -> bool:
 
 
 def _is_pid_in_use(pid: int) -> bool:
-    """Return whether a process with this id exists, whoever owns it."""
+    """Return whether a process with a lock's pid exists, whoever owns it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -140,13 +140,13 @@ def _is_pid_in_use(pid: int) -> bool:
 
 
 def describe_this_process() -> LockHolder:
-    """Return the identity of this process."""
+    """Return this process's identity for a session lock."""
     pid = os.getpid()
     return LockHolder(pid, os.uname().nodename, _boot_id(), _process_start_time(pid), time.time())
 
 
 def _boot_id() -> str:
-    """Return the id of the machine's current boot; empty where it is unknown."""
+    """Return the ID of the machine's current boot, for a session lock; empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -154,7 +154,7 @@ def _boot_id() -> str:
 
 
 def _process_start_time(pid: int) -> str:
-    """Return a process's start time in ticks since boot; empty if it is gone or unknown."""
+    """Return a lock holder's start time in ticks since boot; empty if gone or unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -306,7 +306,7 @@ class SessionLog:
 
 
 def _find_last_entry(file: BinaryIO, end: int) -> tuple[int, int]:
-    """Return the number of the last entry, and where its line ends."""
+    """Return the number of a session log's last entry, and the end of its line."""
     while end:
         begin, text = _line_before(file, end)
         found, _ = log_line.split_records(text)
@@ -317,7 +317,7 @@ def _find_last_entry(file: BinaryIO, end: int) -> tuple[int, int]:
 
 
 def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
-    """Return the line that ends at `end`, and where it begins."""
+    """Return the session log's line that ends at `end`, and where it begins."""
     size = TAIL_BLOCK_BYTES
     while True:
         start = max(0, end - size)

@@ -43,7 +43,7 @@ class _FactType(msgspec.Struct):
 
 
 def encode_entry(entry: Entry) -> tuple[Entry, bytes]:
-    """Return an entry as it will be read again, and its line."""
+    """Encode a log entry as a line; return it as it will be read again, and the line."""
     try:
         return entry, add_checksum(_encoder.encode(entry))
     except UnicodeEncodeError:
@@ -51,13 +51,13 @@ def encode_entry(entry: Entry) -> tuple[Entry, bytes]:
 
 
 def add_checksum(record: bytes) -> bytes:
-    """Return a JSON object as a line, with a checksum as its last field."""
+    """Encode a log record as a line, with a checksum as its last field."""
     body = record[:-1]
     return b"%b%b%d}\n" % (body, CRC_FIELD, crc32(body))
 
 
 def decode_record(record: bytes) -> Entry:
-    """Decode a whole record. Raises `UnknownFactError`."""
+    """Decode a whole log record. Raises `UnknownFactError`."""
     try:
         return _decoder.decode(record)
     except (ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def decode_record(record: bytes) -> Entry:
 
 
 def decode_block(block: bytes) -> list[Entry]:
-    """Decode many whole lines. Raises `UnknownFactError` if one of them is not known."""
+    """Decode many whole log lines. Raises `UnknownFactError` if a fact is unknown."""
     try:
         return _decoder.decode_lines(block)
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,7 @@ def decode_block(block: bytes) -> list[Entry]:
 
 
 def is_block_whole(block: bytes) -> bool:
-    """Return whether a block consists of whole lines and nothing else."""
+    """Return whether a block of a session log has only whole lines."""
     *lines, rest = block.split(b"\n")
     parts = [text.rpartition(CRC_FIELD) for text in lines]  # one step for all lines, then the next:
     bodies = [body for body, _, _ in parts]  # a loop over the lines would take half as long again
@@ -82,13 +82,13 @@ def is_block_whole(block: bytes) -> bool:
 
 
 def read_entry_number(record: bytes) -> int:
-    """Return the entry number of a whole record from its first bytes; 0 if there is none."""
+    """Return a log record's entry number from its first bytes; 0 if there is none."""
     digits = record[len(RECORD_START) : record.find(b",")]
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0
 
 
 def split_records(line: bytes) -> tuple[list[bytes], str]:
-    """Return the whole records of a line, and what is wrong with it; empty if nothing is.
+    """Split a log line into whole records; also return what is wrong with it, else empty.
 
     A line that lost its line break, or that began with the rest of a torn one, still gives the
     records in it that are whole: no string in a record can hold the bytes that begin one.
@@ -123,5 +123,5 @@ def _decode_unknown(record: bytes, error: Exception) -> Entry:
 
 
 def _replace_surrogates(entry: Entry) -> Entry:
-    """Return the entry without lone surrogates, which no JSON can hold."""
+    """Return a log entry without lone surrogates, which JSON cannot contain."""
     return _decoder.decode(encode_json(entry))

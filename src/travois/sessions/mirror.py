@@ -1,4 +1,4 @@
-"""Keeping a running session in a store: what is synced to disk here is appended there.
+"""Mirroring a running session to a store: what is synced to disk here is appended there.
 
 A thread pushes, so that no turn waits for the network; it pushes whatever is new whenever the log
 is synced or a reply comes in. Blobs and other files go first: a log in a store never refers to
@@ -48,7 +48,7 @@ class SessionTakenOver(UserError):
 
 
 def make_taken_over_error(id: str, *, why: str) -> SessionTakenOver:
-    """Build the error for a session that was claimed under a newer epoch."""
+    """Build the error for a mirrored session that was claimed under a newer epoch."""
     return SessionTakenOver(
         f"Session {id} goes on elsewhere",
         why=why,
@@ -239,7 +239,7 @@ class SessionMirror:
 
 
 def _read_whole_lines(path: Path, start: int, end: int) -> bytes:
-    """Read whole lines, about as much as one append should have."""
+    """Read whole log lines to mirror, about as many as one append should have."""
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(min(APPEND_BYTES, max(0, end - start)))

@@ -1,4 +1,4 @@
-"""Reading of session logs in blocks, from the start or a mark, and excerpts of very long ones."""
+"""Scanning session logs in blocks, from the start or a mark, and excerpts of very long ones."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LineageReader:
 
 
 def read_entries(path: Path, skipped: list[DamagedPlace]) -> Iterator[Entry]:
-    """Return the entries of one file in rising order; damage is skipped and reported."""
+    """Yield a session log's entries in rising order; damage is skipped and reported."""
     return chain.from_iterable(LogReader(path, skipped))
 
 
@@ -154,7 +154,7 @@ class LogReader:
 
 
 def _iterate_line_blocks(file: FileIO) -> Iterator[bytes]:
-    """Yield the rest of a file in blocks of whole lines; only the last may lack its line break."""
+    """Yield the rest of a session log in blocks of whole lines; the last may be torn."""
     rest: list[bytes] = []
     while block := file.read(READ_BLOCK_BYTES):
         cut = block.rfind(b"\n") + 1
@@ -168,7 +168,7 @@ def _iterate_line_blocks(file: FileIO) -> Iterator[bytes]:
 
 
 def _decode_whole_block(block: bytes, *, last: int) -> list[Entry] | None:
-    """Return the entries of an undamaged block; None if anything is wrong."""
+    """Return the entries of an undamaged log block; None if anything is wrong."""
     if not log_line.is_block_whole(block):
         return None
     try:
@@ -181,7 +181,7 @@ def _decode_whole_block(block: bytes, *, last: int) -> list[Entry] | None:
 
 
 def read_opening(folder: Path) -> Entry | None:
-    """Return the first entry of a session; None if its line is damaged."""
+    """Return a session log's first entry; None if its line is damaged."""
     try:
         with (folder / LOG_FILE_NAME).open("rb") as file:
             found, _ = log_line.split_records(file.readline())
@@ -211,7 +211,7 @@ def find_lineage(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _find_parent_folder(folder: Path, id: str) -> Path:
-    """Find the folder of another session: around this one, beside it, or in another project."""
+    """Find a forked session's parent: around this one, beside it, or in another project."""
     around = [path for path in folder.parents if path.name == id]
     beside = [folder.with_name(id)] if id == Path(id).name else []
     others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
@@ -293,7 +293,7 @@ def is_long_log(folder: Path) -> bool:
 
 
 def find_key_entries(folder: Path) -> KeyEntries:
-    """Search a log for its key entries, without decoding anything else."""
+    """Find a long session log's key entries, without decoding anything else."""
     found = KeyEntries()
     for path, last in find_lineage(folder):
         for text in _key_lines(path / LOG_FILE_NAME, last=last):
@@ -316,7 +316,7 @@ def read_excerpt(folder: Path, turns: Callable[[], KeyEntries]) -> Iterator[Entr
 
 
 def read_tail(folder: Path, seq: int) -> list[Entry] | None:
-    """Return the entries after this one, read back from the end; None if some are elsewhere.
+    """Return a session log's entries after this one, read backwards; None if some are elsewhere.
 
     Elsewhere is the session that this one was forked from.
     """
@@ -336,7 +336,7 @@ def _read_entries_from(path: Path, begin: int) -> Iterator[Entry]:
 
 
 def _find_line_start(path: Path, offset: int) -> int:
-    """Return where the first line begins at or after an offset."""
+    """Return where a session log's first line begins at or after an offset."""
     if not offset:
         return 0
     with path.open("rb") as file:
@@ -350,7 +350,7 @@ def _key_lines(path: Path, *, last: int) -> Iterator[bytes]:
 
 
 def _whole_line_blocks(path: Path) -> Iterator[bytes]:
-    """Yield the whole lines of a file, in blocks."""
+    """Yield the whole lines of a session log, in blocks."""
     rest = b""
     with path.open("rb", buffering=0) as file:
         while block := file.read(READ_BLOCK_BYTES):

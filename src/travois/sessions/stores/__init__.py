@@ -20,7 +20,7 @@ PACKAGES = {"psycopg": "fleet", "fsspec": "store"}
 
 
 def open_store(address: str) -> SessionStore:
-    """Open the store of an address: a folder, a database, or a URL of `fsspec`."""
+    """Open the session store at an address: a folder, a database, or a URL of `fsspec`."""
     scheme, mark, rest = address.partition("://")
     try:
         if not mark or scheme == "file":

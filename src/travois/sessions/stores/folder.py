@@ -19,7 +19,7 @@ HEAD_FILE = "head.json"
 
 
 class SessionHead(msgspec.Struct):
-    """What counts of a session's folder: bytes behind these sizes were never acknowledged."""
+    """The valid part of a session's folder: bytes behind these sizes were never acknowledged."""
 
     project: str = ""
     epoch: int = 0

@@ -29,14 +29,14 @@ LOCAL_SCHEMES = ("file", "local")
 
 
 def _open_file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path in it."""
+    """Return the file system of a session store's URL and the path in it."""
     core: Any = fsspec.core
     fs, root = core.url_to_fs(url)
     return fs, str(root).rstrip("/")
 
 
 def _library_errors() -> tuple[type[Exception], ...]:
-    """Return what the libraries behind `fsspec` raise beside OSError, if they are loaded."""
+    """Return the errors beside OSError that an object store's libraries raise, if loaded."""
     named = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))
     loaded = ((sys.modules[name], error) for name, error in named if name in sys.modules)
     return (OSError, *(getattr(module, error) for module, error in loaded))
@@ -44,7 +44,7 @@ def _library_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def _report_failures(place: str) -> Generator[None]:
-    """Turn failures of the storage into `StoreUnavailable`; what is missing or taken stays so."""
+    """Convert object storage failures to `StoreUnavailable`, except missing or taken names."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -70,7 +70,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Journal:
-    """What is known of a session's journal."""
+    """The known state of a session's journal."""
 
     def __init__(self) -> None:
         self.number = 0

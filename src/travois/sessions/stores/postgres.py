@@ -170,7 +170,7 @@ class PostgresStore:
 
 
 def _select_epoch_for_update(cursor: psycopg.Cursor, session: str) -> int:
-    """Lock a session until the transaction ends; return its epoch, 0 if it is unknown."""
+    """Lock a session's row until the transaction ends; return its epoch, 0 if unknown."""
     cursor.execute("SELECT epoch FROM travois_sessions WHERE id = %s FOR UPDATE", (session,))
     row = cursor.fetchone()
     return int(row[0]) if row else 0
