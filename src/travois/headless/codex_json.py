@@ -1,7 +1,7 @@
 """A turn as the JSON lines of Codex's `exec --json`.
 
-Events without a counterpart there are left out: compactions, hooks, notes and what subagents do.
-The log has them.
+Events without a counterpart there are left out: compactions, hooks, notes and subagents' work. The
+log has them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _codex_item_line(stage: str, item: JsonObject) -> JsonObject:
 
 
 def _visible_text(block: AnyBlock) -> str:
-    """Return a block's text; text with citations is an opaque block of the provider."""
+    """Return a block's text for Codex's JSON; text with citations is an opaque block."""
     match block:
         case Text(text=text) | Opaque(kind="text", text=text):
             return text
@@ -135,7 +135,7 @@ def _visible_text(block: AnyBlock) -> str:
 
 
 def _call_item(call: ToolCallItem) -> JsonObject:
-    """Build the item of a running call."""
+    """Build the Codex JSON item of a running tool call."""
     args = as_object(call.arguments)
     if call.name == "Bash":
         item: JsonObject = {"type": "command_execution", "command": as_string(args.get("command"))}
@@ -162,7 +162,7 @@ def _call_item(call: ToolCallItem) -> JsonObject:
 
 
 def _finished_call_item(call: ToolCallItem) -> JsonObject:
-    """Build the item of a finished call."""
+    """Build the Codex JSON item of a finished tool call."""
     item, told, detail = _call_item(call), call.text, call.detail
     ended: JsonObject = {"status": "failed" if call.is_error else "completed"}
     match item["type"]:
@@ -188,13 +188,13 @@ def _finished_call_item(call: ToolCallItem) -> JsonObject:
 
 
 def _result_block(part: TextOrMedia) -> JsonObject:
-    """Build a result block; of an image only the name, since its bytes are in a file."""
+    """Build a Codex JSON result block; an image is only named, as its bytes are in a file."""
     text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
     return {"type": "text", "text": text}
 
 
 def _usage_json(usage: Usage) -> JsonObject:
-    """Build the token counts; `input_tokens` includes cache reads and writes."""
+    """Build Codex's JSON token counts; `input_tokens` includes cache reads and writes."""
     return {
         "input_tokens": usage.prompt,
         "cached_input_tokens": usage.read,

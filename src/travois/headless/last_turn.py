@@ -1,4 +1,4 @@
-"""The last turn of a session: whether it was interrupted, else what came of it."""
+"""The last turn of a session: whether it was interrupted, else its outcome."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LastTurn(msgspec.Struct, frozen=True):
 
 
 def find_last_turn(session: Session) -> LastTurn:
-    """Return the last turn that began; raises `UserError` without any."""
+    """Return a session's last turn; raises `UserError` if there is none."""
     last: LastTurn | None = None
     for turn in _split_turns(session.history()):
         last = turn if any(map(_is_work, turn.entries)) else last
@@ -50,13 +50,13 @@ def find_last_turn(session: Session) -> LastTurn:
 
 
 def find_last_reply(session: Session) -> Assistant | None:
-    """Return the model's last reply in the current view; None before the first."""
+    """Return the model's last reply in the current turn; None before the first."""
     facts = (item.fact for item in reversed(session.view.items))
     return next((fact for fact in facts if isinstance(fact, Assistant)), None)
 
 
 def make_prompt_id(name: str) -> str:
-    """Return the mark of a prompt in the log, by which it is sent only once."""
+    """Return a prompt's mark in the log, by which a resumed run sends it only once."""
     return f"{PROMPT_ID_PREFIX}{name}" if name else ""
 
 
@@ -70,7 +70,7 @@ def _split_turns(entries: Iterable[Entry]) -> Iterator[LastTurn]:
 
 
 def _is_work(entry: Entry) -> bool:
-    """Return whether an entry is part of a turn, and not only of its preparation."""
+    """Return whether an entry belongs to the last turn itself, not only to its preparation."""
     match entry.fact:
         case Sent() | Assistant() | Result():
             return True

@@ -20,7 +20,7 @@ with lazy_imports():
 
 
 def run_headless(args: Namespace) -> int:
-    """Run headless; return the exit code."""
+    """Run print mode (`-p`) or a controlled session; return the exit code."""
     prompt = ()
     if args.input_format == "text":
         goes_on = bool(args.latest or args.resume or args.resume_or_create)

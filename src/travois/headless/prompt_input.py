@@ -77,7 +77,7 @@ def read_text_prompt(words: str, *, optional: bool = False) -> tuple[Text, ...]:
 
 
 def _read_piped(*, waiting: bool) -> str:
-    """Read piped text; do not wait for a terminal or a pipe without a writer."""
+    """Read a piped prompt; do not wait for a terminal or a pipe without a writer."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     fd = sys.stdin.fileno()
@@ -94,7 +94,7 @@ def _read_piped(*, waiting: bool) -> str:
 
 
 def _wait_for_pipe(fd: int) -> bool:
-    """Wait for a pipe to become readable; warn and go on if it stays silent."""
+    """Wait for a prompt's pipe to become readable; warn and continue if it stays silent."""
     if select([fd], [], [], PIPE_TIMEOUT)[0]:
         return True
     sys.stderr.write(
@@ -104,7 +104,7 @@ def _wait_for_pipe(fd: int) -> bool:
 
 
 async def read_json_lines() -> AsyncGenerator[InputLine | UnreadableLine]:
-    """Yield the JSON lines of standard input."""
+    """Yield the JSON lines of prompts on standard input."""
     number = 0
     async with aclosing(read_raw_lines()) as found:
         async for line in found:
@@ -114,7 +114,7 @@ async def read_json_lines() -> AsyncGenerator[InputLine | UnreadableLine]:
 
 
 async def read_raw_lines() -> AsyncGenerator[bytes]:
-    """Yield the raw lines of standard input, empty ones too."""
+    """Yield the raw lines of prompts on standard input, including empty ones."""
     pending, fd = b"", sys.stdin.fileno()
     while True:
         with suppress(PermissionError):  # a file is not waited for: it is always ready
@@ -130,7 +130,7 @@ async def read_raw_lines() -> AsyncGenerator[bytes]:
 
 
 def parse_message_content(line: InputLine, blobs: Blobs) -> tuple[TextOrMedia, ...]:
-    """Return the content blocks of a message."""
+    """Parse an input message into content blocks."""
     try:
         said = msgspec.json.decode(line.message, type=InputMessage).content
     except msgspec.DecodeError as error:
@@ -155,7 +155,7 @@ def _content_part(part: InputPart, blobs: Blobs) -> TextOrMedia:
 
 
 def _parse_line(data: bytes, number: int) -> InputLine | UnreadableLine:
-    """Parse an input line; keep its request id if it is malformed."""
+    """Parse a line of prompt input; keep its request ID if it is malformed."""
     try:
         return msgspec.json.decode(data.decode(), type=InputLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -415,7 +415,7 @@ class HeadlessRun:
 
 
 def _notice_text(event: Event) -> str:
-    """Return what to print of an event on standard error; empty for nothing."""
+    """Return what a headless run prints of an event on standard error; empty for nothing."""
     match event:
         case UserWarned(text=text):
             return text
@@ -430,7 +430,7 @@ def _notice_text(event: Event) -> str:
 
 
 def _terminal_only_reason(command: str) -> str:
-    """Return why a slash command cannot run here; empty for a prompt."""
+    """Return why a slash command cannot run headless; empty for a prompt."""
     return (
         f"/{command} is available only in the terminal"
         if command in slash_registry.SLASH_COMMANDS
@@ -439,14 +439,14 @@ def _terminal_only_reason(command: str) -> str:
 
 
 async def wait_for_background(session: Session) -> bool:
-    """Wait for background work; return whether there is news."""
+    """Wait for a headless run's background work; return whether there is news."""
     with anyio.move_on_after(MAX_BACKGROUND_SECONDS):
         return await session.news(patience=JOB_PATIENCE)
     return False
 
 
 def _session_json(session: Session, commands: tuple[str, ...]) -> JsonObject:
-    """Describe the session for the first line of a turn."""
+    """Describe the session on the first line of a headless run's turn."""
     crew, mode = session.crew, session.crew.agent.permissions.guard.mode
     return {
         "cwd": crew.agent.world.root,
@@ -471,6 +471,6 @@ def _plugin_json(plugin: Plugin) -> JsonObject:
 
 
 def print_json_line(line: JsonObject) -> None:
-    """Print one JSON line and flush."""
+    """Print one JSON line of a headless run and flush."""
     sys.stdout.buffer.write(encode_json(line) + b"\n")
     sys.stdout.buffer.flush()

@@ -250,7 +250,7 @@ class TurnTally:
 
 
 def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> JsonObject:
-    """Build the token counts, cost and limits of one model for the result line."""
+    """Build a model's token counts, cost and limits for the `stream-json` result line."""
     return {
         "inputTokens": usage.input,
         "outputTokens": usage.output,

@@ -216,7 +216,7 @@ def describe_request(story: SessionStory, index: int, *, fetch: FetchBlob) -> Re
 
 
 def item_lines(items: list[ViewItem], first: int, last: int) -> list[ItemLine]:
-    """Render items, with results under the names of their tools."""
+    """Render a request's items for the inspector, with results under their tools' names."""
     near = (item.fact for item in items[max(0, first - ITEMS_PER_PAGE) : last])
     names = {
         c.id: c.name for f in near if isinstance(f, Assistant) for c in extract_calls(f.content)
@@ -225,21 +225,21 @@ def item_lines(items: list[ViewItem], first: int, last: int) -> list[ItemLine]:
 
 
 def request_items(story: SessionStory, index: int) -> list[ViewItem]:
-    """Return all items of a request and its reply."""
+    """Return all items of a request and its reply for the inspector."""
     _find_step(story, index)
     reply = find_reply_item(story, index)
     return [*story.view_at(index).items, *([reply] if reply else [])]
 
 
 def items_cut_by_compaction(story: SessionStory, entry: int) -> list[ViewItem]:
-    """Return all items that a compaction removed."""
+    """Return all items that a compaction removed, for the inspector."""
     if entry not in story.cuts:
         raise UserError(f"There is no compaction at entry {entry}")
     return [*story.cuts[entry].dropped]
 
 
 def find_reply_item(story: SessionStory, index: int) -> ViewItem | None:
-    """Return the reply to a request as an item."""
+    """Return the reply to a request as an item for the inspector."""
     number = story.steps[index].reply
     at = bisect_left(story.entries, number, key=lambda entry: entry.seq) if number else -1
     fact = story.entries[at].fact if at >= 0 else None
@@ -247,7 +247,7 @@ def find_reply_item(story: SessionStory, index: int) -> ViewItem | None:
 
 
 def full_text(item: ViewItem, part: int) -> str:
-    """Return a text in full."""
+    """Return a text that the inspector shows in full."""
     found = _item_parts(item)
     if not 0 <= part < len(found):
         raise UserError("There is no such part")
@@ -255,7 +255,7 @@ def full_text(item: ViewItem, part: int) -> str:
 
 
 def request_head(story: SessionStory, index: int) -> RequestHead:
-    """Return the system prompt and the tools of a request."""
+    """Return the system prompt and tools of a request for the inspector."""
     _find_step(story, index)
     epoch = story.view_at(index).epoch
     return RequestHead(epoch.system, epoch.tools) if epoch else RequestHead("", ())
@@ -264,7 +264,7 @@ def request_head(story: SessionStory, index: int) -> RequestHead:
 def request_bytes(
     story: SessionStory, index: int, *, start: int, size: int, fetch: FetchBlob
 ) -> BodyPart:
-    """Return part of a request's bytes, cut at character boundaries."""
+    """Return part of a request's bytes for the inspector, cut between characters."""
     _find_step(story, index)
     body, _ = _derive_body(story, index, RequestEncoder(fetch))
     while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
@@ -289,7 +289,7 @@ def list_decisions(story: SessionStory) -> list[DecisionRow]:
 
 
 def search_story(story: SessionStory, text: str) -> list[SearchHit]:
-    """Find texts that contain all words, newest first."""
+    """Search the inspected session for texts that contain all words, newest first."""
     wanted = text.casefold().split()
     own = story.entries[story.own :] if wanted else []
     found = (
@@ -318,7 +318,7 @@ def describe_compaction(story: SessionStory, entry: int) -> CompactionDiff:
 
 
 def read_span_file(story: SessionStory, entry: int, number: int, *, home: Path) -> str:
-    """Read a saved span; only files in the Travois home are read."""
+    """Read a saved span for the inspector; only files in the Travois home are read."""
     receipt = describe_compaction(story, entry).receipt
     if not 0 <= number < len(receipt.spans):
         raise UserError("There is no such span")
@@ -336,7 +336,7 @@ def _find_step(story: SessionStory, index: int) -> RequestStep:
 
 
 def _item_line(index: int, item: ViewItem, names: Mapping[str, str]) -> ItemLine:
-    """Render an item with its texts cut."""
+    """Render an item for the inspector with its texts cut."""
     sizes = list(list_item_portions(item))
     kind = layer_of_item(item, sizes[0].kind) if sizes else "notes"
     found = _item_parts(item)
@@ -353,7 +353,7 @@ def _item_parts(item: ViewItem) -> list[DocumentPart]:
 
 
 def _derive_body(story: SessionStory, index: int, encoder: RequestEncoder) -> tuple[bytes, str]:
-    """Rebuild a request, and compare it with the one that was sent."""
+    """Rebuild a request for the inspector, and compare it with the one that was sent."""
     view, sent = story.view_at(index), story.request_fact(index)
     if why := find_send_blocker(view):
         return b"", f"could not have been sent: {why}"
@@ -365,7 +365,7 @@ def _derive_body(story: SessionStory, index: int, encoder: RequestEncoder) -> tu
 
 
 def _shared_prefix_bytes(old: bytes, new: bytes) -> int:
-    """Return the length of the shared prefix in the second body, ignoring markers."""
+    """Return the length of two requests' shared prefix for the inspector, without markers."""
     one, two = (memoryview(_strip_cache_fields(body)) for body in (old, new))
     low, high = 0, min(len(one), len(two))
     while low < high:
@@ -403,7 +403,7 @@ def _decision_row(story: SessionStory, entry: Entry, call: Call | None) -> Decis
 
 
 def _search_hit(story: SessionStory, part: DocumentPart, word: str) -> SearchHit:
-    """Build a search result with the text around a word."""
+    """Build the inspector's search result with the text around a word."""
     at = max(0, part.text.casefold().find(word))
     near = " ".join(part.text[max(0, at - 80) : at + 160].split())
     replied = part.kind in ("model", "thinking", "call")
@@ -412,7 +412,7 @@ def _search_hit(story: SessionStory, part: DocumentPart, word: str) -> SearchHit
 
 
 def _step_of_entry(story: SessionStory, seq: int, *, replied: bool = False) -> int:
-    """Return the first request that includes an entry; for a reply, its own request."""
+    """Return the first inspected request that includes an entry; for a reply, its own."""
     after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
     return max(0, min(after, len(story.steps) - 1))
 

@@ -60,7 +60,7 @@ class AccessKeys(msgspec.Struct, frozen=True):
 
 
 def create_access_keys() -> AccessKeys:
-    """Create random access keys."""
+    """Create random access keys for the inspector."""
     return AccessKeys(*(token_urlsafe(size) for size in (9, 24, 24, 24)))
 
 
@@ -80,7 +80,7 @@ def listen_on_loopback(port: int) -> socket.socket:
 
 
 def serve_page(app: ASGIApp, door: socket.socket) -> None:
-    """Serve until interrupted."""
+    """Serve the inspector's page until interrupted."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -95,7 +95,7 @@ def serve_page(app: ASGIApp, door: socket.socket) -> None:
 
 
 def create_page_app(home: TravoisHome, keys: AccessKeys, *, port: int) -> ASGIApp:
-    """Create the web application."""
+    """Create the inspector's web application."""
     shelf, tokens = InspectorApi(home), {keys.printed, keys.opened}
 
     def enter(request: Request) -> Response:
@@ -187,7 +187,7 @@ class AccessGuard:
 
 
 async def _watch_growth(log: Path) -> AsyncGenerator[str]:
-    """Yield an event whenever the log has grown."""
+    """Yield an inspector event whenever the session's log has grown."""
     size, quiet = -1, 0.0
     while log.is_file():
         found = log.stat().st_size

@@ -220,7 +220,7 @@ class SessionStory:
 
 
 def layer_of_item(item: ViewItem, kind: str) -> str:
-    """Return the layer of a block; messages are split by speaker."""
+    """Return the inspector's layer of a block; messages are split by speaker."""
     fact = item.fact
     if kind != "messages":
         return kind
@@ -232,14 +232,14 @@ def layer_of_item(item: ViewItem, kind: str) -> str:
 
 
 def _common_length(old: list[ViewItem], new: list[ViewItem]) -> int:
-    """Count the items that both lists begin with."""
+    """Count the items that two requests have in common at the start."""
     pairs = enumerate(zip(old, new, strict=False))
     differ = (n for n, (a, b) in pairs if a.seq != b.seq or a.fact is not b.fact)
     return next(differ, min(len(old), len(new)))
 
 
 def _scale_sizes(sizes: Iterable[int], total: int) -> tuple[int, ...]:
-    """Scale the sizes to sum to the total, if it is known."""
+    """Scale an inspected request's item sizes to its total, if that is known."""
     guessed = tuple(sizes)
     whole = sum(guessed)
     return tuple(scale_sizes(guessed, total / whole)) if total and whole else guessed
@@ -302,7 +302,7 @@ def _is_whole_line(text: bytes) -> bool:
 
 
 def _decode_record(record: bytes) -> Entry | None:
-    """Decode a record; skip what only a later version knows."""
+    """Decode a log record for the inspector; None for a fact of a later version."""
     try:
         return log_line.decode_record(record)
     except log_line.UnknownFactError:

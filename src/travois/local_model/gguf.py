@@ -56,14 +56,14 @@ def read_chat_template(path: Path) -> str:
 
 
 def usable_window(about: GgufHeader, *, asked: int = 0) -> int:
-    """Return the window to use: at most what was trained, and what memory allows."""
+    """Return a GGUF model's usable window: at most what it was trained on and memory allows."""
     most = min(asked or DEFAULT_WINDOW_TOKENS, about.window or DEFAULT_WINDOW_TOKENS)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_SHARE
     return min(most, memory // about.remembered) if about.remembered else most
 
 
 def read_gguf_fields(path: Path) -> Iterator[tuple[str, GgufValue]]:
-    """Yield the names and values before the weights, without lists; raises `UserError`."""
+    """Yield a GGUF header's names and values, without lists; raises `UserError`."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from _parse_fields(data)
@@ -111,7 +111,7 @@ def _parse_string(data: mmap.mmap, at: int) -> tuple[str, int]:
 
 
 def _skip_array(data: mmap.mmap, at: int) -> int:
-    """Return the offset behind a list."""
+    """Skip a list in a GGUF header; return the offset behind it."""
     kind, count = struct.unpack_from("<IQ", data, at)
     at += 12
     if kind in NUMBER_FORMATS:

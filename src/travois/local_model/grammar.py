@@ -63,7 +63,7 @@ def _render_alternatives(rows: tuple[RuleSequence, ...]) -> str:
 
 
 def _render_term(term: str | RuleRef) -> str:
-    """Render one term of a grammar rule as GBNF."""
+    """Render one term of a grammar rule as GBNF for llama.cpp."""
     if isinstance(term, RuleRef):
         return term.name
     escaped = term.replace("\\", "\\\\").replace('"', '\\"')
@@ -226,7 +226,7 @@ def _encode_json_inside(text: str) -> str:
 
 
 def _fits_constraints(text: str, schema: Schema) -> bool:
-    """Return whether a text meets its schema's length and pattern; `format` and `not` fail."""
+    """Return whether a word fits its schema's length and pattern for the grammar."""
     if not schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", len(text)):
         return False
     if "format" in schema or "not" in schema:

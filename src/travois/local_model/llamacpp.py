@@ -44,7 +44,7 @@ QUIET_ENV = {"GGML_NO_BACKTRACE": "1"}
 
 
 def fit_model_to_file(model: ModelCard) -> ModelCard:
-    """Return the model with the window of its file; raises `UserError` if it is no model."""
+    """Return the local model with its weights file's window; raises `UserError` if invalid."""
     path = Path(os.path.abspath(os.path.expanduser(model.id)))
     about = gguf.read_gguf_header(path)
     window = gguf.usable_window(about, asked=model.window)

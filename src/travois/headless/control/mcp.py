@@ -191,7 +191,7 @@ def find_host_servers(configs: tuple[str, ...]) -> tuple[str, ...]:
 async def connect_host_servers(
     desk: HostConnection, wanted: tuple[str, ...]
 ) -> dict[str, HostMcpServer]:
-    """Connect to all these servers at once; failures show in their status."""
+    """Connect to all the client's MCP servers at once; failures show in their status."""
     servers = {name: HostMcpServer(desk, name) for name in dict.fromkeys(wanted)}
     async with anyio.create_task_group() as group:
         for server in servers.values():
@@ -200,7 +200,7 @@ async def connect_host_servers(
 
 
 def list_host_tools(servers: Iterable[HostMcpServer]) -> tuple[AnyTool, ...]:
-    """Return all tools of the servers under unique names."""
+    """Return all tools of the client's MCP servers under unique names."""
     found: dict[str, AnyTool] = {}
     for server in servers:
         for tool in wrap_mcp_tools(server.name, server.offers, server.call_tool, taken=found):

@@ -60,12 +60,12 @@ CHANGEABLE_SETTINGS = frozenset(
 
 
 async def answer_list_models(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the models whose API keys are set."""
+    """Answer a control request for the models whose API keys are set."""
     return {"models": list_reachable_models(driven)}
 
 
 def list_reachable_models(driven: DrivenSession) -> list[Json]:
-    """List the current model and each model whose provider has a key."""
+    """List the models for the client: the current one and those with an API key."""
     _, loaded = load_workspace(driven.options)
     among, own = serving.model_catalog(loaded), driven.session.crew.model
     found: dict[str, Json] = {own.name: _model_json(own)}
@@ -80,19 +80,19 @@ def list_reachable_models(driven: DrivenSession) -> list[Json]:
 
 
 def _model_json(model: ModelCard) -> Json:
-    """Build a model's entry; frail models support no effort."""
+    """Build a model's JSON for the client; frail models support no effort."""
     told: JsonObject = {"value": model.name, "displayName": model.id or model.name}
     told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.is_frail}
     return told if model.is_frail else {**told, "supportedEffortLevels": list(EFFORT_LEVELS)}
 
 
 async def answer_list_commands(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the custom commands and skills."""
+    """Answer a control request for the custom commands and skills."""
     return {"commands": list_custom_commands(driven)}
 
 
 def list_custom_commands(driven: DrivenSession) -> list[Json]:
-    """List each custom command with its description."""
+    """List each custom command with its description for the client."""
     return [
         {"name": one.name, "description": one.description, "argumentHint": one.hint}
         for one in driven.run.commands.values()
@@ -100,25 +100,25 @@ def list_custom_commands(driven: DrivenSession) -> list[Json]:
 
 
 async def answer_list_agents(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the agent types."""
+    """Answer a control request for the agent types."""
     return {"agents": agent_types_json(driven)}
 
 
 def agent_types_json(driven: DrivenSession) -> list[Json]:
-    """List each agent type with its description."""
+    """Build the JSON of each agent type with its description for the client."""
     agents = driven.session.crew.agent.team.children
     known = agents.kinds.items() if agents is not None else ()
     return [{"name": name, "description": what} for name, what in known]
 
 
 async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the skills on disk; they are reread before every turn."""
+    """Answer a control request to reload skills; they are reread before every turn."""
     known = list_available_skills(driven.session.crew.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
 async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the permission rules in force with their sources."""
+    """Answer a control request for the permission rules in force with their sources."""
     known = driven.session.crew.agent.permissions.guard.rules
     return {
         "rules": [
@@ -128,7 +128,7 @@ async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> J
 
 
 async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List the hooks from settings; the client knows its own."""
+    """Answer a control request for the hooks in settings; the client knows its own."""
     _, loaded = load_workspace(driven.options)
     known, _ = hooking.load_hooks(loaded)
     told: list[Json] = [
@@ -138,7 +138,7 @@ async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> J
 
 
 async def answer_update_settings(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Apply settings to the running session: all of them, or none."""
+    """Apply the settings of a control request: all of them, or none."""
     asked = dict(_flatten_given_settings(request.settings or {}))
     if request.source:
         return _save_effort(request.source, asked)
@@ -165,7 +165,7 @@ async def answer_update_settings(driven: DrivenSession, request: ControlRequest)
 
 
 def _save_effort(source: str, asked: JsonObject) -> JsonObject:
-    """Save a setting to the user's settings file."""
+    """Save the effort of a control request to the user's settings file."""
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
         raise UserError("Only effortLevel can be saved, and only in userSettings")
     effort = msgspec.convert(asked["effortLevel"], Effort)
@@ -182,7 +182,7 @@ def _parse_given_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[Permi
 
 
 def _flatten_given_settings(tree: JsonObject) -> list[tuple[str, Json]]:
-    """Return settings by their dotted names."""
+    """Return the settings of a control request by dotted names."""
     found: list[tuple[str, Json]] = []
     for key, value in tree.items():
         inner = value.items() if key == "permissions" and isinstance(value, dict) else ()
@@ -197,7 +197,7 @@ NOT_READABLE = "no rule allows Read to do that without asking"
 
 
 async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Return a file's content."""
+    """Answer a control request for a file's content."""
     path, env, size = await _check_readable(driven, request.path)
     most = (
         MAX_WHOLE_FILE_BYTES
@@ -216,7 +216,7 @@ async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> Js
 
 
 async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Mark a file as read by the model if it has not changed since the client saw it."""
+    """Mark a file as read for a control request, if unchanged since the client saw it."""
     path, env, size = await _check_readable(driven, request.path)
     if size > MAX_WHOLE_FILE_BYTES:
         raise UserError(f"{path} is too large to read whole")
@@ -229,7 +229,7 @@ async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest)
 
 
 async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEnv, int]:
-    """Return a file that Read may open, its environment and its size."""
+    """Return a file of a control request that Read may open, its environment and its size."""
     agent = driven.session.crew.agent
     asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
     ready = parse_call(agent, asked)
@@ -246,7 +246,7 @@ async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEn
 
 
 async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Return the description of the session."""
+    """Answer the `initialize` control request with a description of the session."""
     crew = driven.session.crew
     return {
         "commands": list_custom_commands(driven),
@@ -297,7 +297,7 @@ async def _answer_set_thinking(driven: DrivenSession, request: ControlRequest) -
 
 
 async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Describe the context window by category."""
+    """Answer a control request for the context window's use by category."""
     session, card = driven.session.crew.agent.session, driven.session.crew.model
     window = break_down_window(
         session.view, session.history(), cache=session.cache, now=time.time()
@@ -330,7 +330,7 @@ async def _answer_cost(driven: DrivenSession, request: ControlRequest) -> JsonOb
 
 
 async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Reload commands and skills of plugins from disk; nothing else changes."""
+    """Reload plugins' commands and skills for a control request; nothing else changes."""
     crew, (place, loaded) = driven.session.crew, load_workspace(driven.options)
     driven.run.commands, notices = custom.compose_commands(driven.options)
     crew.agent.use_skills(skilled.compose_skills(place, loaded, driven.options))
@@ -345,7 +345,7 @@ async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest)
 
 
 async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Stop a background agent or process."""
+    """Stop a background agent or process for a control request."""
     agent, id = driven.session.crew.agent, request.task_id
     if agent.team.children is not None and id in agent.team.children.reports():
         await agent.team.children.stop(id)
@@ -365,7 +365,7 @@ async def _answer_rename(driven: DrivenSession, request: ControlRequest) -> Json
 
 
 async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Restore the files as they were before a user message."""
+    """Restore the files before a user message, for a control request."""
     agent = driven.session.crew.agent
     if driven.session.running:
         raise UserError("A turn is running", fix="Interrupt it first.")
@@ -385,7 +385,7 @@ async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> Json
 def _find_turn_number(
     session: Session, entries: list[Entry], said: dict[str, int], wanted: str
 ) -> int:
-    """Return the index of a user message among those in the session."""
+    """Return the index of the user message that a control request rewinds to."""
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
     names = {make_line_uuid(session.id, str(seq)): seq for seq in human} | said
     if names.get(wanted) not in human:

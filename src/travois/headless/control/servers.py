@@ -38,7 +38,7 @@ HOST_SERVER_TOO_LATE = "SDK servers must be named when the session starts"
 
 
 async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """List all servers with their status."""
+    """Answer a control request for the status of all MCP servers."""
     loan = driven.session.crew.loan
     waiting: list[Json] = [
         {"name": name, "status": "pending", "error": "approve it with `travois mcp approve`"}
@@ -49,7 +49,7 @@ async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> J
 
 
 def _connection_json(link: McpConnection) -> JsonObject:
-    """Describe a configured server and its tools."""
+    """Describe a configured MCP server and its tools to the client."""
     server = link.server
     told: JsonObject = {
         "name": server.name,
@@ -66,14 +66,14 @@ def _connection_json(link: McpConnection) -> JsonObject:
 
 
 def _server_config(server: Configured) -> JsonObject:
-    """Return a server's command or URL, without its environment and headers: these hold secrets."""
+    """Return an MCP server's command or URL, without its environment and headers (secrets)."""
     if server.argv:
         return {"type": "stdio", "command": server.argv[0], "args": list(server.argv[1:])}
     return {"type": server.kind, "url": server.url}
 
 
 async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Reconnect a server."""
+    """Reconnect an MCP server for a control request."""
     server = _find_driven_server(driven, request.server_name)
     await (server.connect() if isinstance(server, HostMcpServer) else server.reconnect())
     ready, why = _connection_state(server)
@@ -90,7 +90,7 @@ def _connection_state(server: HostMcpServer | McpConnection) -> tuple[bool, str]
 
 
 async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Enable or disable a server; a disabled one refuses its calls."""
+    """Enable or disable an MCP server for a control request; disabled, it refuses calls."""
     server = _find_driven_server(driven, request.server_name)
     if isinstance(server, HostMcpServer):
         server.status = "connected" if request.enabled else "disabled"
@@ -118,7 +118,7 @@ async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> 
 
 
 async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    """Replace all added servers by these; those from the start stay."""
+    """Replace all MCP servers added by control requests; those from the start stay."""
     wanted = request.servers or {}
     removed = [name for name in driven.added if name not in wanted]
     for name in removed:
@@ -137,7 +137,7 @@ async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> 
 
 
 def _reason_not_to_add(driven: DrivenSession, name: str, tree: object) -> str:
-    """Return why a server cannot be added; empty if it can."""
+    """Return why an MCP server cannot be added by the client; empty if it can."""
     loan = driven.session.crew.loan
     if as_object(tree).get("type") == "sdk":
         return HOST_SERVER_TOO_LATE
@@ -150,7 +150,7 @@ def _reason_not_to_add(driven: DrivenSession, name: str, tree: object) -> str:
 def _start_servers(
     driven: DrivenSession, trees: JsonObject, errors: dict[str, str]
 ) -> Iterable[McpConnection]:
-    """Start servers in the background; record why others cannot be used."""
+    """Start the client's MCP servers in the background; record why others cannot be used."""
     crew = driven.session.crew
     assert crew.agent.runtime.background is not None
     place, loaded = load_workspace(driven.options)
@@ -178,7 +178,7 @@ async def _keep_connection(link: McpConnection, scope: anyio.CancelScope) -> Non
 
 
 def _remove_server(driven: DrivenSession, name: str) -> None:
-    """Stop a server; the model is told that its tools are gone."""
+    """Stop an MCP server for a control request; the model is told that its tools are gone."""
     crew = driven.session.crew
     driven.added.pop(name).cancel()
     for link in crew.loan.links:

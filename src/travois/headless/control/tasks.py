@@ -83,7 +83,7 @@ class TaskLines:
 
 
 def task_line(kind: str, what: str, fact: Spawned, *, session: str) -> JsonObject:
-    """Build a task line."""
+    """Build a `stream-json` task line."""
     ids: JsonObject = {"session_id": session, "uuid": make_line_uuid(session, f"{kind}.{what}")}
     about: JsonObject = {"task_id": fact.id, "tool_use_id": fact.call}
     return {"type": "system", "subtype": kind, **about, **ids}
