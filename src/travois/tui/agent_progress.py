@@ -42,13 +42,13 @@ def render_spinner(work: SpinnerState, theme: Theme, columns: int) -> str:
 
 
 def format_elapsed(seconds: float) -> str:
-    """Format a duration."""
+    """Format an agent's elapsed time for its progress line."""
     whole = int(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"
 
 
 def format_token_count(number: int) -> str:
-    """Format a token count in at most five characters."""
+    """Format an agent's token count in at most five characters."""
     if number < 1_000:
         return str(number)
     return f"{number / 1_000:.1f}k" if number < 100_000 else f"{number // 1_000:,}k"
@@ -68,7 +68,7 @@ def format_agent_progress(now: AgentProgress) -> str:
 
 
 def format_price(dollars: float) -> str:
-    """Format a cost; empty if it is next to nothing."""
+    """Format an agent's cost; empty if it is next to nothing."""
     return f"${dollars:.3f}" if dollars >= MIN_SHOWN_DOLLARS else ""
 
 
@@ -81,6 +81,6 @@ def list_running_agents(agent: Agent) -> list[AgentProgress]:
 
 
 def enable_activity_names(agent: Agent) -> None:
-    """Let a small model describe the activity of subagents, since a person sees it."""
+    """Let a small model describe subagents' activity, since a person sees it."""
     if agent.team.naming is not None:
         agent.team.naming.watched = True

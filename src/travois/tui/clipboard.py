@@ -1,4 +1,4 @@
-"""The clipboard: text by the terminal (OSC 52), text and images by programs of the desktop."""
+"""The clipboard: text by the terminal (OSC 52), text and images by desktop programs."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ NO_CLIPBOARD_FIX = "Install wl-clipboard or xclip (Linux) or pngpaste (macOS)."
 
 
 def encode_clipboard_sequence(text: str) -> str:
-    """Return the sequence that asks a terminal to copy this text; empty if it is too long."""
+    """Return the OSC 52 sequence that copies a text; empty if it is too long."""
     data = text.encode("utf-8", "replace")
     return f"\x1b]52;c;{b64encode(data).decode()}\x07" if len(data) <= MAX_SEQUENCE_BYTES else ""
 
 
 def copy_text(text: str) -> None:
-    """Copy text by a program of the desktop; raise `UserError` if there is none."""
+    """Copy text with a desktop clipboard program; raise `UserError` if there is none."""
     if not copy_if_possible(text):
         raise UserError("There is no clipboard to copy to", fix=NO_CLIPBOARD_FIX)
 
 
 def copy_if_possible(text: str) -> bool:
-    """Copy text by a program of the desktop; return whether one took it."""
+    """Copy text with a desktop clipboard program; return whether that worked."""
     data = text.encode("utf-8", "replace")
     return any(
         _run_clipboard_program(argv, data) is not None
@@ -70,7 +70,7 @@ def read_image() -> bytes:
 
 
 def _find_programs(known: Programs, environ: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the programs that are installed and work on this desktop."""
+    """Return the clipboard programs that are installed and work on this desktop."""
     here = {name for name in ("WAYLAND_DISPLAY", "DISPLAY") if environ.get(name)} | {sys.platform}
     return [argv for desktop, argv in known if desktop in here and which(argv[0])]
 

@@ -32,7 +32,7 @@ CHANGED_END_CODES = {"1": "22", "1;4": "22;24"}
 
 
 def format_line_counts(change: FilePatch, theme: Theme) -> str:
-    """Format the numbers of added and removed lines."""
+    """Format a diff's numbers of added and removed lines."""
     came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
     went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
     return " ".join(part for part in (came, went) if part)
@@ -41,7 +41,7 @@ def format_line_counts(change: FilePatch, theme: Theme) -> str:
 def render_patch(
     change: FilePatch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
 ) -> list[str]:
-    """Render a change as lines of at most this width; if it is too long, the rest is counted."""
+    """Render a diff as lines of at most this width; what does not fit is counted."""
     if change.truncated:
         return [theme.mark(f"{INDENT}diff too long to show", "quiet")]
     return render_diff_rows(build_diff_rows(change), theme, columns, most=most)
@@ -56,7 +56,7 @@ def render_change(
     columns: int,
     most: int = MAX_DIFF_LINES,
 ) -> list[str]:
-    """Render the change between two texts; `before` is None for a new file."""
+    """Render the diff between two texts; `before` is None for a new file."""
     return render_diff_rows(build_text_rows(path, before, after), theme, columns, most=most)
 
 
@@ -81,12 +81,12 @@ def render_diff_rows(
 
 
 def render_more_hint(count: int, theme: Theme) -> str:
-    """Render how many lines are not shown, and the key that shows them."""
+    """Render how many diff lines are not shown, and the key that shows them."""
     return theme.mark(f"{INDENT}Ctrl-O: {count:,} more line{'s' if count > 1 else ''}", "quiet")
 
 
 def _can_split(rows: Sequence[DiffRow], columns: int, digits: int) -> bool:
-    """Tell whether both sides have lines, and nearly all fit in half of the width."""
+    """Return whether a diff has both sides, nearly all of which fit in half the width."""
     if columns < MIN_SPLIT_COLUMNS or not {"+", "-"} <= {row.kind for row in rows}:
         return False
     room = (columns - len(INDENT) - 1) // 2 - digits - 3
@@ -113,7 +113,7 @@ def _render_unified(
 def _render_split(
     rows: Sequence[DiffRow], theme: Theme, columns: int, *, digits: int
 ) -> Iterator[str]:
-    """Render old and new side by side; the right side ends where its text does."""
+    """Render a diff side by side; the right side ends where its text does."""
     width = (columns - len(INDENT) - 1) // 2
     for old, new in _pair_rows(rows):
         if old and old.kind == "gap":
@@ -128,7 +128,7 @@ def _render_split(
 def _render_half(
     row: DiffRow | None, theme: Theme, *, digits: int, width: int, side: Literal["old", "new"]
 ) -> Iterator[str]:
-    """Render one side of a row; its ground, and the left side, take exactly this width."""
+    """Render one side of a diff row; its ground, and the left side, fill this width."""
     if row is None:
         return
     number, room = str(row.old if side == "old" else row.new), width - digits - 3
@@ -142,7 +142,7 @@ def _render_half(
 def _pair_rows(
     rows: Sequence[DiffRow],
 ) -> Iterator[tuple[DiffRow | None, DiffRow | None]]:
-    """Pair what was removed with what was added in its place."""
+    """Pair a diff's removed rows with the rows added in their place."""
     removed: list[DiffRow] = []
     for kind, run in groupby(rows, key=lambda row: row.kind):
         same = list(run)
@@ -161,7 +161,7 @@ def _pair_rows(
 def _paint(
     row: DiffRow, lead: str, spans: Sequence[Span], theme: Theme, *, fill: str = "", tail: str = ""
 ) -> str:
-    """Render a line: its number, its sign and its text, each code written only when it changes."""
+    """Paint a diff line: number, sign and text, with a code only where the style changes."""
     codes, role = theme.codes, DIFF_ROLES.get(row.kind, "")
     if not (role or spans or tail):
         return theme.mark(lead.rstrip(), "quiet")
@@ -175,7 +175,7 @@ def _paint(
 
 
 def _paint_spans(spans: Sequence[Span], role: str, theme: Theme) -> Iterator[str]:
-    """Render the text of a line; its ground and first colour are already set."""
+    """Paint the text of a diff line; its ground and first colour are already set."""
     codes: Mapping[str, str] = theme.codes
     start, plain = codes["changed"], "39"
     end = CHANGED_END_CODES[start]
@@ -193,7 +193,7 @@ def _paint_spans(spans: Sequence[Span], role: str, theme: Theme) -> Iterator[str
 
 
 def _fold_spans(spans: Sequence[Span], room: int) -> list[tuple[Span, ...]]:
-    """Break a line at this width; there is always at least one part."""
+    """Break a diff line at this width; there is always at least one part."""
     parts: list[list[Span]] = [[]]
     left = max(1, room)
     for span in spans:

@@ -94,7 +94,7 @@ def _render_meter(used: int, theme: Theme) -> str:
 
 
 def _format_time_left(seconds: float) -> str:
-    """Format how long the prompt cache lives, for the footer."""
+    """Format the time until the prompt cache expires, for the footer."""
     return (
         f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds / 15)) * 15} s"
     )
@@ -129,7 +129,7 @@ def read_footer_status(session: Session) -> FooterStatus:
 
 
 def count_background_tasks(agent: Agent) -> int:
-    """Count the running background agents and processes."""
+    """Count the running background agents and processes for the footer."""
     programs = sum(job.status is None for job in agent.world.processes.jobs().values())
     return programs + len(agent.session.running)
 
@@ -144,7 +144,7 @@ GIT_ADDRESS_PATTERN = re.compile(
 
 
 def find_git_repository(folder: str) -> Json:
-    """Return the git remote of a folder, and its worktree if it is a linked one."""
+    """Return the git remote for the status line, and the folder's worktree if linked."""
     for place in (Path(folder), *Path(folder).parents):
         git = place / ".git"
         if git.exists():
@@ -290,7 +290,7 @@ class StatusLineProgram:
 
 
 def strip_terminal_codes(line: str, theme: Theme) -> str:
-    """Remove all escape sequences but colours from a line of the command's output."""
+    """Strip escape sequences except colours from a status line command's output."""
     coloured = theme.depth > 0
     parts = COLOUR_PATTERN.split(line)
     kept = (
@@ -350,13 +350,13 @@ def _last_reply(session: Session) -> Assistant | None:
 
 
 def _has_thinking(reply: Assistant) -> bool:
-    """Tell whether a reply contains thinking."""
+    """Return whether a reply contains thinking, for the status line."""
     opaque = (block for block in reply.content if isinstance(block, Opaque))
     return any(block.kind in (*THINKING_KINDS, "reasoning") for block in opaque)
 
 
 def _build_window_payload(total: Usage, last: Usage | None, size: int) -> Json:
-    """Build the context window fields of the payload."""
+    """Build the context window fields of the status line payload."""
     used = round(100 * last.prompt / size) if last and size else 0
     current: Json | None = None
     if last is not None:

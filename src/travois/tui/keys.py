@@ -145,7 +145,7 @@ def _base_name(path: str) -> str:
 
 
 def _list_folder(folder: str, part: str) -> list[str]:
-    """List one folder below this one; subfolders end with a slash."""
+    """List a folder for path completion; subfolders end with a slash."""
     try:
         with os.scandir(os.path.join(folder, part)) as entries:
             found = [
@@ -158,12 +158,12 @@ def _list_folder(folder: str, part: str) -> list[str]:
 
 
 def _can_be_mentioned(path: str) -> bool:
-    """Tell whether a path can follow an `@`."""
+    """Return whether a path can be completed after an `@`."""
     return path.isprintable() and " " not in path
 
 
 def _walk_files(folder: str) -> Iterator[str]:
-    """Yield the files below a folder, skipping build output and dependencies."""
+    """Yield the files to complete below a folder, without build output and dependencies."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         inside = os.path.relpath(place, folder)
@@ -226,7 +226,7 @@ class KeyActions(Protocol):
 
 
 def register_key_sequences() -> None:
-    """Register escape sequences that prompt_toolkit does not know."""
+    """Register key sequences that prompt_toolkit does not know."""
     ANSI_SEQUENCES.update(dict.fromkeys(NEWLINE_SEQUENCES, ALT_ENTER))
     for state in "01234":
         known = SYNCHRONIZED_REPLY if state in "123" else Keys.Ignore
@@ -437,7 +437,7 @@ MAX_IMAGE_BYTES = 5_000_000
 
 
 def attach_named_images(text: str, blobs: Blobs, *, folder: str) -> tuple[TextOrMedia, ...]:
-    """Return the text, followed by the images whose paths occur in it."""
+    """Return the typed text, followed by the images whose paths occur in it."""
     return (Text(text), *(_load_image(path, blobs) for path in _find_image_paths(text, folder)))
 
 
@@ -467,7 +467,7 @@ def mention_dropped_path(text: str, folder: str) -> str:
 
 
 def _load_image(path: str, blobs: Blobs) -> Media:
-    """Store an image for sending; raise `UserError` if it is too large."""
+    """Store a pasted or named image for sending; raise `UserError` if it is too large."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_IMAGE_BYTES + 1)

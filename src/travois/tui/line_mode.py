@@ -170,7 +170,7 @@ def run_line_mode(args: Namespace) -> int:
 
 
 async def _run_line_mode(args: Namespace) -> int:
-    """Run line mode, after a choice of session if one is to be picked."""
+    """Run line mode, after the session picker if one is to be chosen."""
     terminal, asked, first = LineTerminal(), options_from_args(args), args.prompt or ""
     picking = asked.resume == PICK_SESSION
     options = (
@@ -183,7 +183,7 @@ async def _run_line_mode(args: Namespace) -> int:
 async def run_line_sessions(
     options: Options | None, terminal: LineTerminal, *, first: str = ""
 ) -> None:
-    """Run one session after another."""
+    """Run one session after another in line mode."""
     while options is not None:
         options, first = await _run_line_session(options, terminal, first=first), ""
 
@@ -191,7 +191,7 @@ async def run_line_sessions(
 async def _run_line_session(
     options: Options, terminal: LineTerminal, *, first: str
 ) -> Options | None:
-    """Run one session; return the options of the next one."""
+    """Run one session in line mode; return the options of the next one."""
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
     await trust_prompt.ask_for_trust(place.home, loaded, terminal)
@@ -214,7 +214,7 @@ async def _run_line_session(
 
 
 async def _line_prompt_loop(desk: LineModeHost, terminal: LineTerminal, *, first: str) -> None:
-    """Read and handle lines until the user leaves."""
+    """Read and handle typed lines in line mode until the user leaves."""
     text: str | None = first
     while text is not None and not desk.left:
         if text.startswith("!") and (line := text[1:].strip()):
@@ -237,7 +237,7 @@ async def _handle_typed_line(desk: LineModeHost, terminal: LineTerminal, text: s
 
 
 async def _run_typed_command(desk: LineModeHost, terminal: LineTerminal, line: str) -> None:
-    """Run a shell command of the user (`!command`)."""
+    """Run a shell command (`!command`) that the user typed in line mode."""
     with anyio.CancelScope() as desk.errand:
         told, notes = await shell_command.run_user_command(desk.session.crew.agent, line)
         desk.notes.extend(notes)
@@ -246,7 +246,7 @@ async def _run_typed_command(desk: LineModeHost, terminal: LineTerminal, line: s
 
 
 async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
-    """Read a line; return an empty one if mail or a background agent needs a turn.
+    """Read a line in line mode; return an empty one if mail or a subagent needs a turn.
 
     Meanwhile the prompt cache is kept warm, if that is configured.
     """
@@ -262,20 +262,20 @@ async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
 
 
 async def _wake_on_mail(session: Session, scope: anyio.CancelScope) -> None:
-    """Stop waiting for input when mail arrives."""
+    """Stop waiting for a line when mail arrives."""
     if session.crew.office is not None:
         await session.crew.office.wait_for_mail()
         scope.cancel()
 
 
 async def _wake_on_subagent(session: Session, scope: anyio.CancelScope) -> None:
-    """Stop waiting for input when a background agent has news."""
+    """Stop waiting for a line when a background agent has news."""
     if await session.news():
         scope.cancel()
 
 
 async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None:
-    """Show which memories the last turn changed, once that is known."""
+    """Print in line mode which memories the last turn changed, once known."""
     if terminal.show_memory_change(await wait_for_extraction(session.crew.agent)):
         terminal.line("> ")
 
@@ -283,7 +283,7 @@ async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None
 async def _watch_interrupts(
     desk: LineModeHost, terminal: LineTerminal, *, task_status: TaskStatus[None]
 ) -> None:
-    """Stop what runs on Ctrl-C, and the session when the terminal is closed."""
+    """Stop line mode's work on Ctrl-C, and the session when the terminal closes."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
@@ -526,7 +526,7 @@ def render_choice(choice: Choice) -> Iterator[str]:
 
 
 def parse_choice_answer(choice: Choice, typed: str) -> str:
-    """Return the labels for typed numbers, or the typed text itself."""
+    """Return the labels for the numbers typed in line mode, or the typed text itself."""
     numbers = [part.strip() for part in typed.split(",")]
     labels = {str(number): option.label for number, option in enumerate(choice.options, 1)}
     if all(number in labels for number in numbers) and (choice.several or len(numbers) == 1):

@@ -39,19 +39,19 @@ STYLE_PATTERN = re.compile(r"(\x1b\[[0-9;]*m|\x1b\[K|\x1b\]8;[^\x1b]*\x1b\\)")
 
 
 def clean_display_text(text: str) -> str:
-    """Remove everything from a text that a terminal would act on."""
+    """Remove everything from a text that a terminal would interpret."""
     plain = clean_for_terminal(text.replace("\r\n", "\n")).expandtabs(4)
     return plain.encode("utf-8", "replace").decode()
 
 
 def display_width(text: str) -> int:
-    """Return the width of a text in cells, without its colours."""
+    """Return a displayed text's width in terminal cells, without its colours."""
     plain = STYLE_PATTERN.sub("", text) if "\x1b" in text else text
     return len(plain) if plain.isascii() else utils.get_cwidth(plain)
 
 
 def cut_line(text: str, room: int) -> str:
-    """Cut a text without colours to one line, marking the cut."""
+    """Cut a text without colours to one terminal line, marking the cut."""
     line = " ".join(text.split("\n"))
     if display_width(line) <= room:
         return line
@@ -60,7 +60,7 @@ def cut_line(text: str, room: int) -> str:
 
 
 def fold_lines(text: str, room: int) -> list[str]:
-    """Break lines at this width; colours continue on the next line."""
+    """Break terminal lines at this width; colours continue on the next line."""
     lines: list[str] = []
     for line in text.split("\n"):
         lines += [line] if display_width(line) <= room else _fold_line(line, room)
@@ -273,7 +273,7 @@ class CodeColours(SyntaxTheme):
 
 @lru_cache(maxsize=64)
 def to_rich_style(code: str) -> Style:
-    """Return the style of a terminal code of a theme."""
+    """Convert a theme's terminal code to a style for rendering Markdown."""
     match code.split(";"):
         case ["38", "2", red, green, blue]:
             return Style(color=Color.from_rgb(int(red), int(green), int(blue)))

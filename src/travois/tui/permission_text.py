@@ -1,4 +1,4 @@
-"""A permission question in words: the sentence that asks, what it touches, why, and the choices."""
+"""The text of a permission question: what it asks, what would be touched, why, the choices."""
 
 from __future__ import annotations
 
@@ -110,19 +110,19 @@ class AskedCall:
 
     @property
     def agent(self) -> str:
-        """What the subagent does that asks; empty for the main agent."""
+        """The activity of the subagent that asks; empty for the main agent."""
         found = ASKING_AGENT.match(self.question.summary)
         return escape_invisible(found[1]) if found else ""
 
     @property
     def dangers(self) -> list[str]:
-        """What is dangerous about it."""
+        """The dangers of the call."""
         effects = self.question.effects
         return [escape_invisible(one) for one in effects if one.startswith(DANGER_PREFIX)]
 
     @property
     def effects(self) -> list[str]:
-        """What it touches beyond what the sentence says."""
+        """The effects that the sentence does not mention."""
         said = f"changes {self._shown_path()}"
         return [
             escape_invisible(one)
@@ -132,7 +132,7 @@ class AskedCall:
 
     @property
     def reason(self) -> str:
-        """Why it is asked about."""
+        """The reason for the question."""
         because = self.question.because
         if self.patch is not None and because.startswith("writes ") and ";" not in because:
             return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
@@ -186,7 +186,7 @@ class AskedCall:
 
 
 def _read_for_preview(path: str) -> bytes | None:
-    """Read a file for a preview; None if there is none."""
+    """Read a file for a permission question's preview; None if there is none."""
     if not os.path.exists(path):
         return None
     with open(path, "rb") as file:
@@ -218,7 +218,7 @@ def _describe_patch(patch: FilePatch) -> Iterator[str]:
 
 
 def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:
-    """Yield the answers to a question, in the order of their rows."""
+    """Yield the answers to a permission question, in the order of their rows."""
     question = asked.question
     edits = AnswerChoice("edits", "e", "yes, and accept all edits of this session")
     has_edits = "accept-edits" in question.modes
@@ -238,7 +238,7 @@ def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:
 
 
 def build_answer(question: PermissionQuestion, name: ChoiceName, *, why: str = "") -> Answer:
-    """Build the answer that a choice stands for; `why` explains a no."""
+    """Build the permission answer that a choice stands for; `why` explains a no."""
     digest = question.digest
     match name:
         case "yes":

@@ -1,4 +1,4 @@
-"""Slash commands: how a line is matched to a command, run and completed."""
+"""Slash commands: matching a line to a command, running and completing it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CommandHost(Protocol):
 
 
 class ScreenlessHost:
-    """What a host of slash commands answers that has no screen of ours."""
+    """The answers to slash commands of a host that has no screen of ours."""
 
     async def ask_secret(self, label: str) -> str | None:
         """Return None: nothing can be typed unseen."""
@@ -140,7 +140,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
-    """Run a function in a thread and return what it prints."""
+    """Run a slash command's function in a thread and return what it prints."""
 
     def run_overheard() -> str:
         with capture_lines(desk.columns) as lines:
@@ -157,7 +157,7 @@ def find_slash_command(desk: CommandHost, line: str) -> SlashCommand | None:
 
 
 async def run_slash_line(desk: CommandHost, line: str) -> str | CommandPrompt | None:
-    """Run a line as a command; return its answer or a prompt, or None if it is no command."""
+    """Run a line as a slash command; return its answer or a prompt, None if it is none."""
     note = MEMORY_NOTE_PATTERN.fullmatch(line.strip())
     found = TYPED_COMMAND.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
@@ -203,7 +203,7 @@ async def _run_custom_command(one: CustomCommand, desk: CommandHost, typed: str)
 
 
 def to_slash_commands(known: Mapping[str, CustomCommand]) -> dict[str, SlashCommand]:
-    """Wrap custom commands, with their hint, description and file."""
+    """Wrap custom commands as slash commands, with hint, description and file."""
     return {
         name: SlashCommand(
             escape_controls(f"/{name} {one.hint}".strip(), lines="show"),

@@ -13,14 +13,14 @@ DUMB_TERMINALS = ("", "dumb", "unknown", "cons25", "emacs")
 
 
 def can_run_screen(environ: Mapping[str, str]) -> bool:
-    """Tell whether input and output are a terminal that can move its cursor."""
+    """Return whether the terminal app can start: input and output move a cursor."""
     if environ.get("TERM", "") in DUMB_TERMINALS:
         return False
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def is_interactive_start(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Tell whether the arguments certainly start an interactive session, before parsing them."""
+    """Return whether the arguments certainly start the terminal app, before parsing."""
     if argv and not argv[0].startswith("-"):
         return False
     short = (word for word in argv if word.startswith("-") and not word.startswith("--"))
@@ -42,7 +42,7 @@ def erase_first_prompt() -> None:
 
 
 def render_header(environ: Mapping[str, str]) -> str:
-    """Render the version and the folder."""
+    """Render the header of the first frame: version and folder."""
     home = environ.get("HOME", "")
     try:
         folder = os.getcwd()

@@ -103,12 +103,12 @@ class Theme(msgspec.Struct, frozen=True):
 
 
 def own_themes_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own themes."""
+    """Return the folder of the user's own colour themes."""
     return Path(home.locate_home(environ).path, "themes")
 
 
 def list_themes(folders: Sequence[Path] = ()) -> tuple[str, ...]:
-    """List the names that a theme can have, those of the user's own files last."""
+    """List all theme names, the user's own last."""
     own = (path.stem for folder in folders for path in sorted(folder.glob("*.json")))
     shipped = sorted(path.stem for path in THEMES_FOLDER.glob("*.json"))
     return tuple(dict.fromkeys((AUTO_THEME, *shipped, "none", *own)))
@@ -143,7 +143,7 @@ def choose_theme(
 
 
 def detect_colour_depth(environ: Mapping[str, str]) -> ColourDepth:
-    """Tell how many colours the terminal has, by what it says of itself."""
+    """Detect how many colours the terminal supports, for the theme."""
     term = environ.get("TERM", "")
     if environ.get("COLORTERM", "") in ("truecolor", "24bit") or term.endswith("-direct"):
         return 24
@@ -162,7 +162,7 @@ def read_background_reply(reply: str) -> tuple[int, int, int] | None:
 
 
 def luminance(colour: tuple[int, int, int]) -> float:
-    """Return the relative luminance of a colour (WCAG 2)."""
+    """Return a theme colour's relative luminance (WCAG 2)."""
     parts = [part / 255 for part in colour]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -171,12 +171,12 @@ def luminance(colour: tuple[int, int, int]) -> float:
 
 
 def parse_hex(colour: str) -> tuple[int, int, int]:
-    """Read `#rrggbb`."""
+    """Parse a theme's colour `#rrggbb`."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def find_table_colour(number: int) -> tuple[int, int, int]:
-    """Return a colour of the 256-colour table, from 16 on: a cube of colours, then grays."""
+    """Return a colour of the terminal's 256-colour table: from 16 on, a cube, then grays."""
     if number >= 232:
         gray = 8 + 10 * (number - 232)
         return gray, gray, gray
@@ -185,7 +185,7 @@ def find_table_colour(number: int) -> tuple[int, int, int]:
 
 
 def find_nearest_number(colour: tuple[int, int, int]) -> int:
-    """Return the nearest entry of the 256-colour table."""
+    """Return the number in the 256-colour table nearest to a theme's colour."""
 
     def distance(number: int) -> int:
         other = find_table_colour(number)
@@ -201,7 +201,7 @@ def _is_light(background: tuple[int, int, int] | None, environ: Mapping[str, str
 
 
 def _encode_colour(role: str, colour: str | tuple[str, int], depth: ColourDepth) -> str:
-    """Return the terminal code of a role's colour."""
+    """Encode a theme role's colour as a terminal code."""
     where = "48" if role in GROUND_ROLES else "38"
     exact, number = colour if isinstance(colour, tuple) else (colour, None)
     if depth == 24:
@@ -210,7 +210,7 @@ def _encode_colour(role: str, colour: str | tuple[str, int], depth: ColourDepth)
 
 
 def _read_theme(name: str, folders: Sequence[Path]) -> ThemeFile:
-    """Read the file of a theme; raise `UserError` if there is none or it is wrong."""
+    """Read a theme file; raise `UserError` if it is missing or invalid."""
     file = next(
         (
             path

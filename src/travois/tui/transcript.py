@@ -66,7 +66,7 @@ QUIET_TOOLS = (
 
 
 def render_arguments(args: str, theme: Theme, columns: int) -> list[str]:
-    """Render a call's arguments in full, with control characters made visible."""
+    """Render a tool call's arguments in full, with control characters made visible."""
     try:
         fields: object = json.loads(args or "{}")
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def render_arguments(args: str, theme: Theme, columns: int) -> list[str]:
 
 
 def _render_argument(name: str, value: object, *, theme: Theme, columns: int) -> list[str]:
-    """Render one argument; texts of edits and commands are marked as such."""
+    """Render one argument of a tool call in the transcript; edits and commands are marked."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     role, sign = ARGUMENT_STYLES.get(name, ("", ""))
     shown = [
@@ -98,7 +98,7 @@ def _render_argument(name: str, value: object, *, theme: Theme, columns: int) ->
 def render_finished_call(
     item: ToolCallItem, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
-    """Render a finished call: a title, and its change or its failure."""
+    """Render a finished tool call in the transcript: a title, and its diff or error."""
     if item.name in QUIET_TOOLS and not item.is_error:
         return []
     change, size = item.patch, _format_result_size(item)
@@ -118,7 +118,7 @@ def render_finished_call(
 def render_running_call(
     item: ToolCallItem, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
-    """Render a running call with the last line of its output."""
+    """Render a running tool call with the last line of its output."""
     if item.name in QUIET_TOOLS:
         return []
     first = f"  {theme.mark('●', 'accent')} {cut_line(item.title(tools), columns - 5)}"
@@ -127,7 +127,7 @@ def render_running_call(
 
 
 def render_whole_call(item: ToolCallItem, *, theme: Theme, columns: int) -> list[str]:
-    """Render a call's arguments and result, up to a limit."""
+    """Render a tool call's arguments and result in full, up to a limit."""
     asked = [f"    {line}" for line in render_arguments(item.own_call.args, theme, columns - 5)]
     text = clean_display_text(item.text).rstrip()
     brought = [f"    {line}" for line in fold_lines(text, columns - 5)] if text else []
@@ -146,7 +146,7 @@ def _format_result_size(item: ToolCallItem) -> str:
 
 
 def _find_tmp_notices(text: str) -> list[str]:
-    """Find the notices about the private /tmp, where a user would not look for files."""
+    """Find notices in a tool result about files in the private /tmp."""
     lines = text.splitlines()[-MAX_NOTICE_LINES:]
     return [
         clean_display_text(line.strip("[]"))
@@ -179,7 +179,7 @@ MAX_TODO_LINES = 8
 def render_todos(
     todos: TaskList, theme: Theme, columns: int, *, most: int = MAX_TODO_LINES
 ) -> list[str]:
-    """Render the todo list; of a long one, the part around the current todo."""
+    """Render the to-do list in the transcript; of a long one, the part around the current."""
     at = next((n for n, todo in enumerate(todos) if todo.status != "completed"), len(todos))
     first = max(0, min(at - 2, len(todos) - most))
     shown = [
@@ -190,7 +190,7 @@ def render_todos(
 
 
 def _render_todo(todos: TaskList, todo: Task, theme: Theme, *, columns: int) -> str:
-    """Render one todo with a mark for its status."""
+    """Render one to-do with a mark for its status."""
     text = cut_line(clean_display_text(f"{todo.content}{task_remark(todos, todo)}"), columns - 6)
     match todo.status:
         case "completed":

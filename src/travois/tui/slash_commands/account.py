@@ -55,7 +55,7 @@ Nothing was sent. Read this file, remove what is private, and send it where you 
 
 
 def _login_names(desk: CommandHost) -> dict[str, str]:
-    """Return the variable that holds the key of each provider, by the provider's name."""
+    """Return the API key variable of each provider that /login knows, by name."""
     known = model_catalog(load_workspace(desk.options)[1]) or catalog.load_catalog()
     return {name: one.key_env[0] for name, one in known.providers.items() if one.key_env}
 
@@ -125,7 +125,7 @@ async def _run_logout_command(desk: CommandHost, provider: str) -> str:
 
 
 def _status_rows(desk: CommandHost) -> list[tuple[str, str]]:
-    """Return what this session runs with."""
+    """Return the rows of /status: what this session runs with."""
     place, loaded = load_workspace(desk.options)
     crew = desk.session.crew
     bounds = crew.agent.permissions.sandbox
@@ -151,7 +151,7 @@ def _status_rows(desk: CommandHost) -> list[tuple[str, str]]:
 
 
 def _settings_places(loaded: LoadedSettings) -> list[str]:
-    """Return where settings come from that are not the default."""
+    """Return settings sources other than the default, for /status."""
     return sorted({origin for origin in loaded.origins.values() if origin != "default"})
 
 
@@ -199,7 +199,7 @@ def _write_report(path: Path, text: str) -> None:
 
 
 def _open_file(path: Path) -> bool:
-    """Open a file in the program of the desktop; return whether there is one."""
+    """Open a feedback report in a desktop program; return whether there is one."""
     shown = (
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

@@ -112,7 +112,7 @@ def _list_background_tasks(desk: CommandHost, agent: Agent) -> str:
 
 
 async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
-    """Show or stop one background task."""
+    """Show or stop one background task for /tasks."""
     agent = desk.session.crew.agent
     job = agent.world.processes.jobs().get(id)
     if job is None:

@@ -29,7 +29,7 @@ COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.D
 
 
 async def _run_compact_command(desk: CommandHost, typed: str) -> str:
-    """Compact everything, or the messages on one side of a named or picked one."""
+    """Run /compact: compact everything, or one side of a named or picked message."""
     if typed == PICK_MESSAGE:
         part = await desk.pick_option("Compact what?", COMPACT_PARTS)
         if part is None:
@@ -48,7 +48,7 @@ async def _run_compact_command(desk: CommandHost, typed: str) -> str:
 
 
 async def _pick_message(desk: CommandHost, side: str) -> int | None:
-    """Let the user pick one of their messages, newest first."""
+    """Let the user pick one of their messages for /compact, newest first."""
     items = desk.session.crew.agent.session.view.items
     said = [
         (item.seq, " ".join(extract_text(item.fact.content).split())[:200])

@@ -123,7 +123,7 @@ async def _run_todos_command(desk: CommandHost, _: str) -> str:
 
 
 async def _run_rewind_command(desk: CommandHost, number: str) -> str:
-    """Let the user pick a turn, and rewind the conversation with or without files."""
+    """Run /rewind: let the user pick a turn, and rewind with or without files."""
     keeper, entries = _open_rewind(desk)
     said = list_turns(entries)
     if keeper is None or not said:
@@ -133,7 +133,7 @@ async def _run_rewind_command(desk: CommandHost, number: str) -> str:
 
 
 async def _run_undo_command(desk: CommandHost, _: str) -> str:
-    """Run /undo: take back the last message and what came of it."""
+    """Run /undo: take back the last message and everything after it."""
     keeper, entries = _open_rewind(desk)
     said = list_turns(entries)
     if keeper is None or not said:
@@ -155,7 +155,7 @@ async def _run_redo_command(desk: CommandHost, _: str) -> str:
 
 
 def _open_rewind(desk: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
-    """Return the snapshots and all entries; raise `UserError` while a turn runs."""
+    """Open the snapshots and all entries for a rewind; raise `UserError` during a turn."""
     if desk.session.running:
         raise UserError("A turn is running", fix="Stop it with Esc first.")
     agent = desk.session.crew.agent
@@ -167,7 +167,7 @@ def _open_rewind(desk: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
 async def _rewind_to(
     desk: CommandHost, keeper: Snapshots, entries: list[Entry], *, turn: ConversationTurn
 ) -> str:
-    """Show what would come back, ask what to rewind, and do it."""
+    """Show what a rewind would restore, ask what to rewind, and do it."""
     agent, number = desk.session.crew.agent, turn.number - 1
     plan = partial(rewind.plan_rewind_to_turn, entries, keeper, number=number)
     way = await anyio.to_thread.run_sync(plan)
@@ -194,7 +194,7 @@ async def _rewind_to(
 async def _choose_turn(
     desk: CommandHost, said: list[ConversationTurn], number: str
 ) -> ConversationTurn | None:
-    """Return the turn to rewind, together with all that followed it."""
+    """Return the turn for /rewind, together with all that followed it."""
     if number:
         found = [turn for turn in said if str(turn.number) == number]
         if not found:
@@ -214,7 +214,7 @@ async def _run_clear_command(desk: CommandHost, _: str) -> str:
 
 
 async def _run_copy_command(desk: CommandHost, number: str) -> str:
-    """Run /copy: put an answer of the model on the clipboard."""
+    """Run /copy: copy one of the model's answers to the clipboard."""
     facts = (entry.fact for entry in desk.session.crew.agent.session.history())
     said = [
         text for one in facts if isinstance(one, Assistant) and (text := extract_text(one.content))

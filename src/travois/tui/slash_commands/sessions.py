@@ -31,7 +31,7 @@ _inspector_addresses: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 async def choose_session(
     browse: SessionChooser, options: Options, *, but: str = ""
 ) -> Options | None:
-    """Let the user choose a session to resume; None if they cancel."""
+    """Show the session picker for /resume; None if the user cancels."""
     place, _ = load_workspace(replace(options, resume=""))
     shelf = SessionPicker(place.home, place.project, but=but)
     found = await browse(shelf)
@@ -39,12 +39,12 @@ async def choose_session(
 
 
 def new_session_options(options: Options) -> Options:
-    """Return the same options for a new, empty session."""
+    """Return the options for a new, empty session after /clear."""
     return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
 
 
 def reason_for_leaving(options: Options | None) -> LeaveReason:
-    """Return why the session ends, given the options of the next one."""
+    """Return why a slash command ends the session, given the next one's options."""
     if options is None:
         return "prompt_input_exit"
     return "resume" if options.resume or options.latest else "clear"

@@ -1,4 +1,4 @@
-"""Slash commands that begin a piece of work: init, review, diff and further folders."""
+"""Slash commands that start a piece of work: init, review, diff and add-dir."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ UNCOMMITTED = "all that is not committed yet (git status, git diff, git diff --s
 
 
 def load_command_prompt(name: str) -> str:
-    """Load the prompt of a command, which stands beside this module."""
+    """Load the prompt file of a slash command such as /review."""
     return Path(__file__).with_name("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
 async def _run_init_command(desk: CommandHost, more: str) -> str | CommandPrompt:
-    """Run /init: have AGENTS.md written, by the model or, without one, by rule."""
+    """Run /init: write AGENTS.md, by the model or, without one, by rules."""
     if not desk.session.crew.model.is_frail:
         text = load_command_prompt("init")
         return CommandPrompt((Text(f"{text}\n{more}" if more else text),))
@@ -41,7 +41,7 @@ async def _run_init_command(desk: CommandHost, more: str) -> str | CommandPrompt
 
 
 async def _run_review_command(desk: CommandHost, what: str) -> CommandPrompt:
-    """Run /review: have the uncommitted changes reviewed, or those that are named."""
+    """Run /review: let the model review the uncommitted changes, or the named ones."""
     named = f"{what} (a branch, a commit, a range, a pull request or files)"
     return CommandPrompt(
         (Text(load_command_prompt("review").replace("$WHAT", named if what else UNCOMMITTED)),)
@@ -49,7 +49,7 @@ async def _run_review_command(desk: CommandHost, what: str) -> CommandPrompt:
 
 
 async def _run_diff_command(desk: CommandHost, what: str) -> str:
-    """Run /diff: show what is not committed, or the difference to a commit."""
+    """Run /diff: show the uncommitted changes, or the difference to a commit."""
     agent = desk.session.crew.agent
     diff = await _run_git(
         agent, "diff", "--no-color", "--no-ext-diff", *(what.split() or ("HEAD",))
@@ -62,7 +62,7 @@ async def _run_diff_command(desk: CommandHost, what: str) -> str:
 
 
 async def _run_git(agent: Agent, *words: str) -> str:
-    """Run git in the workspace and return its output; raise `UserError` if it fails."""
+    """Run git in the workspace for /diff; raise `UserError` if it fails."""
     command = Command(("git", "--no-pager", *words), agent.world.root)
     done = await agent.world.processes.run(command, timeout=GIT_SECONDS)
     if done.status:
