@@ -180,7 +180,7 @@ class SessionRuntime(msgspec.Struct):
 
 
 class HostExtensions(msgspec.Struct, frozen=True):
-    """What a caller adds to a session: a user who answers, tools, and hooks."""
+    """The additions of a caller to a session: a user who answers, tools, and hooks."""
 
     person: Person | None = None
     tools: tuple[AnyTool, ...] = ()

@@ -1,4 +1,4 @@
-"""What follows a failed request: a retry, or a fallback model until the next turn.
+"""Retrying a failed request, or switching to a fallback model until the next turn.
 
 Failures are overload (429, 529), network faults, refused fields and overflow.
 """

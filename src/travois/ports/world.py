@@ -312,7 +312,7 @@ class ResumableLog(SessionLog, Protocol):
 
 
 class HistoryFold(Protocol):
-    """What is derived from a history entry by entry, so that no entry is read twice."""
+    """A value derived from a history entry by entry, so that no entry is read twice."""
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Take in the entries that came since the last time."""

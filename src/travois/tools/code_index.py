@@ -68,7 +68,7 @@ FILE_WEIGHTS = {
 
 
 class CodeProgress(msgspec.Struct, frozen=True):
-    """How many files are indexed, and how many are left."""
+    """The number of files that are indexed, and of those left."""
 
     ready: int
     left: int

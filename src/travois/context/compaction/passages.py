@@ -58,7 +58,7 @@ def weigh_spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
 
 
 class SpokenNames:
-    """How often, and in which messages, each name was mentioned."""
+    """The number and place of mentions of each name."""
 
     def __init__(self) -> None:
         self._messages = 0
