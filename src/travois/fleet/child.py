@@ -1,4 +1,4 @@
-"""One run of `travois -p` for a task: start it, follow its lines, stop it, tell its outcome."""
+"""A fleet task's run of `travois -p`: starting it, reading its lines, stopping it, its outcome."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class ChildRun:
 
 
 def build_child_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
-    """Build the command line of a run; it starts the session, or goes on with it."""
+    """Build the command line of a fleet task's run; it starts or resumes the session."""
     words = [sys.executable, "-m", "travois", "-p", "--output-format", "stream-json"]
     words += ["--resume-or-create", str(session), "--prompt-id", PROMPT_ID]
     words += ["--die-with-parent", "--lease", str(lease), "--permission-mode", task.mode]
@@ -193,14 +193,14 @@ def build_child_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path)
 
 
 def session_id(task: str, *, fresh: int) -> UUID:
-    """Return the session of a task: the same on every machine."""
+    """Return a fleet task's session ID: the same on every machine."""
     return uuid5(SESSION_NAMESPACE, f"{task}/{fresh}")
 
 
 def child_environment(
     task: FleetTask, key_names: Mapping[str, str], *, store: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables that a run gets beside those of its workspace."""
+    """Return the environment variables that a fleet task's run gets besides its workspace's."""
     own = {PARENT_VARIABLE: str(os.getpid()), TASK_VARIABLE: task.id}
     if STORE_VARIABLE in os.environ:  # the worker's own choice
         return {**own, **key_names}
@@ -208,7 +208,7 @@ def child_environment(
 
 
 def read_session_totals(home: Path, session: UUID) -> SessionTotals:
-    """Add up a session's log: also what runs used that were killed."""
+    """Sum the usage in a fleet task's session log, including killed runs."""
     folders = sorted(TravoisHome(home).sessions.glob(f"*/{session}"))
     spent = SessionSpending()
     for folder in folders[:1]:
@@ -218,12 +218,12 @@ def read_session_totals(home: Path, session: UUID) -> SessionTotals:
 
 
 def write_lease(path: Path, until: float) -> None:
-    """Let the runs of a worker go on until a Unix time."""
+    """Let a fleet worker's runs continue until a Unix time."""
     blobs.replace_file(path, f"{until:.3f}\n".encode(), sync="whenever")
 
 
 def _read_child_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a run until it has ended, even if something it started still holds on."""
+    """Yield the lines of a fleet task's run until it ends, even if a child holds its output."""
     rest = b""
     while True:
         ended = process.poll() is not None
@@ -239,12 +239,12 @@ def _read_child_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[byt
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a run that did not end, with everything in its process group."""
+    """Kill a fleet task's run that did not end, with everything in its process group."""
     if process.poll() is None:
         _kill_group(process)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left in a run's process group."""
+    """Kill what is left in the process group of a fleet task's run."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

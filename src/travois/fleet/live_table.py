@@ -1,4 +1,4 @@
-"""What a person sees of a running fleet: a live table on a terminal, lines elsewhere."""
+"""The live view of a running fleet: a table on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class LiveTable:
 
 
 def describe_task_end(row: TaskRow) -> str:
-    """Return a line for a task that ended."""
+    """Describe in one line how a fleet task ended."""
     result = row.task.branch if row.published else row.why.partition("\n")[0]
     used = f"${row.cost:.4f}  {format_seconds(row.seconds)}"
     return f"{row.state:<9} {row.id}  {used}  {result}".rstrip()

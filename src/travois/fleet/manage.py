@@ -1,4 +1,4 @@
-"""What people do with a fleet: submit, look, cancel, retry, take the results away."""
+"""Managing a fleet: submitting, listing, cancelling and retrying tasks, exporting results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from travois.terminal import print_json, print_json_list, print_line, redact_sec
 
 
 def open_store(database: Database) -> FleetStore:
-    """Open a fleet's tables. A file is brought up to date at once, a server by `migrate`."""
+    """Open the fleet's tables. A file is migrated at once, a server by `migrate`."""
     store = FleetStore(database)
     if database.is_sqlite:
         store.create_fleet_tables()
@@ -44,7 +44,7 @@ def migrate_database(database: Database) -> None:
 
 
 def read_task_file(path: str, *, best_of: int) -> tuple[FleetTask, ...]:
-    """Read a file of tasks; `-` is standard input."""
+    """Read a fleet's task file; `-` is standard input."""
     piped = path == "-"
     folder = Path.cwd() if piped else Path(path).resolve().parent
     text = sys.stdin.read() if piped else _read_utf8_file(path)
@@ -52,7 +52,7 @@ def read_task_file(path: str, *, best_of: int) -> tuple[FleetTask, ...]:
 
 
 def read_template(repos: str, prompt: str, template: FleetTask) -> tuple[FleetTask, ...]:
-    """Make a task for each repository of a list, with the prompt of a file."""
+    """Make a fleet task for each repository of a list, with the prompt of a file."""
     task = msgspec.structs.replace(template, prompt=_read_utf8_file(prompt))
     return expand_template(
         task, _read_utf8_file(repos), path=repos, folder=Path(repos).resolve().parent
@@ -60,14 +60,14 @@ def read_template(repos: str, prompt: str, template: FleetTask) -> tuple[FleetTa
 
 
 def queue_tasks(store: FleetStore, tasks: Sequence[FleetTask], *, max_usd: float | None) -> None:
-    """Queue tasks and say how many there are."""
+    """Queue fleet tasks and print how many there are."""
     added, known = store.submit_tasks(tasks, max_usd=max_usd)
     there = f", {known} there already" if known else ""
     print_line(f"{added} task{'s' * (added != 1)} submitted{there}")
 
 
 def print_tasks(store: FleetStore, *, states: Sequence[str], json: bool) -> None:
-    """Print all tasks."""
+    """Print all tasks of the fleet."""
     rows = [row for row in store.list_tasks(states) if not row.member_of]
     if json:
         print_json_list(msgspec.structs.asdict(_build_row_result(row)) for row in rows)
@@ -78,7 +78,7 @@ def print_tasks(store: FleetStore, *, states: Sequence[str], json: bool) -> None
 
 
 def show_task(store: FleetStore, id: str, *, part: str, json: bool) -> None:
-    """Print a task and its result, or its patch."""
+    """Print a fleet task and its result, or its patch."""
     row = store.find_task(id)
     if part == "patch":
         sys.stdout.buffer.write(store.read_artifact(row.id, "patch") or b"")
@@ -97,7 +97,7 @@ def show_task(store: FleetStore, id: str, *, part: str, json: bool) -> None:
 
 
 def print_task_log(store: FleetStore, id: str, folder: Path) -> None:
-    """Print what a task's runs said, as `stream-json` lines."""
+    """Print the output of a fleet task's runs, as `stream-json` lines."""
     row = store.find_task(id)
     here = folder / "tasks" / row.id / str(row.fresh) / "log.jsonl"
     stored = store.read_artifact(row.id, "log") if not here.exists() else here.read_bytes()
@@ -107,7 +107,7 @@ def print_task_log(store: FleetStore, id: str, folder: Path) -> None:
 
 
 def cancel_tasks(store: FleetStore, ids: Sequence[str]) -> None:
-    """Cancel tasks."""
+    """Cancel fleet tasks."""
     for id in ids:
         row = store.find_task(id)
         told = "cancelled" if store.cancel_task(row.id) else f"is {row.state} already"
@@ -115,7 +115,7 @@ def cancel_tasks(store: FleetStore, ids: Sequence[str]) -> None:
 
 
 def retry_tasks(store: FleetStore, ids: Sequence[str], *, failed: bool, fresh: bool) -> None:
-    """Queue ended tasks again."""
+    """Queue ended fleet tasks again."""
     states = ("failed", "limit", "refused", "cancelled")
     rows = [store.find_task(id) for id in ids]
     rows += [row for row in store.list_tasks(states) if failed and not row.member_of]
@@ -128,12 +128,12 @@ def retry_tasks(store: FleetStore, ids: Sequence[str], *, failed: bool, fresh: b
 
 
 def print_results(store: FleetStore, style: str) -> None:
-    """Print the results of all tasks."""
+    """Print the results of all fleet tasks."""
     print_line(render_results(_all_results(store), style))
 
 
 def export_results(store: FleetStore, folder: Path) -> None:
-    """Write a table of all results, and each task's patch and log, to a folder."""
+    """Export a table of all fleet results, and each task's patch and log, to a folder."""
     results = _all_results(store)
     table = redact_secrets(render_results(results, "json")) + "\n"
     try:
@@ -149,7 +149,7 @@ def export_results(store: FleetStore, folder: Path) -> None:
 def _list_artifacts(
     store: FleetStore, results: Sequence[TaskResult]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the patches and logs of tasks with the names of their files."""
+    """Yield the patches and logs of fleet tasks with the names of their files."""
     for result in results:
         for name, ending in (("patch", "patch"), ("log", "log.jsonl")):
             if data := store.read_artifact(result.id, name):

@@ -1,4 +1,4 @@
-"""Tables, CSV, JSON and Markdown of tasks and their results."""
+"""Fleet reports: tables, CSV, JSON and Markdown of tasks and their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 def build_result(row: TaskRow, session: str) -> TaskResult:
-    """Return the result of a task."""
+    """Build the report's result of a fleet task."""
     task = row.task
     verdict = {None: "", 0: "passed"}.get(row.check_code, f"failed ({row.check_code})")
     return TaskResult(
@@ -68,7 +68,7 @@ def build_result(row: TaskRow, session: str) -> TaskResult:
 
 
 def render_results(results: Sequence[TaskResult], style: str) -> str:
-    """Return the results as json, csv or md."""
+    """Render the fleet's results as JSON, CSV or Markdown."""
     renderers: dict[str, Callable[[Sequence[TaskResult]], str]] = {
         "json": _render_json,
         "csv": _render_csv,
@@ -91,7 +91,7 @@ def _render_csv(results: Sequence[TaskResult]) -> str:
 
 
 def _safe_cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula."""
+    """Return a report cell that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
@@ -117,7 +117,7 @@ def _markdown_cell(text: str) -> str:
 
 
 def render_task_list(rows: Sequence[TaskRow]) -> str:
-    """Return the table of `fleet ls`."""
+    """Render the table of `fleet ls`."""
     cells = [("TASK", "STATE", "USD", "TOKENS", "TIME", "RESULT")]
     cells += [
         (
@@ -134,7 +134,7 @@ def render_task_list(rows: Sequence[TaskRow]) -> str:
 
 
 def describe_totals(rows: Iterable[TaskRow]) -> str:
-    """Return one line about all tasks."""
+    """Describe all fleet tasks in one line."""
     known = [*rows]
     counts = Counter(row.state for row in known)
     states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
@@ -144,7 +144,7 @@ def describe_totals(rows: Iterable[TaskRow]) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a span of time for people."""
+    """Format a duration in a fleet report."""
     for length, name in TIME_UNITS:
         if seconds >= length:
             return f"{seconds / length:.1f} {name}"

@@ -1,4 +1,4 @@
-"""Running a worker in the foreground: the loop, signals, health checks, and how it ends."""
+"""Serving a fleet worker in the foreground: the loop, signals, health checks, and its end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StopSignal:
 
 
 def run_tasks(store: FleetStore, *, slots: int, folder: Path, home: Path) -> NoReturn:
-    """Work on this machine until every task has ended, then end the process."""
+    """Run a fleet worker on this machine until every task has ended, then exit."""
     worker = FleetWorker(store, slots=slots, folder=folder, home=home, lease=LeaseTimes())
     stop, table = StopSignal(), LiveTable()
     worker.start_working()
@@ -76,7 +76,7 @@ def run_worker(
     health: int,
     grace: float,
 ) -> NoReturn:
-    """Work until a signal; end the process. A lost lease starts the worker anew."""
+    """Run a fleet worker until a signal, then exit. A lost lease restarts it."""
     worker = FleetWorker(store, slots=slots, folder=folder, home=home, lease=lease)
     stop = StopSignal()
     worker.start_working()
@@ -90,7 +90,7 @@ def run_worker(
 
 
 def _work_until(worker: FleetWorker, stop: StopSignal, is_over: Callable[[], bool]) -> bool:
-    """Tick until a signal, or until everything is over; return whether it is."""
+    """Run the fleet worker's loop until a signal or the last task; return whether all ended."""
     adopted, shown, over = 0.0, 0.0, False
     while not stop.number:
         now = time.monotonic()
@@ -116,21 +116,21 @@ def _leave_fleet(worker: FleetWorker, stop: StopSignal, *, patience: float = 0.0
 
 
 def _start_anew() -> None:
-    """Replace this process by a new worker: workflows of the lost one must never go on here."""
+    """Replace this process by a new fleet worker: the lost one's workflows must not go on."""
     print_warning("this worker lost its lease; starting anew")
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "travois", *sys.argv[1:]])  # noqa: S606
 
 
 def _exit_now(code: int) -> NoReturn:
-    """End the process though workflows that were given back still wait in its threads."""
+    """Exit though workflows that the fleet worker gave back still wait in its threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def _serve_health(worker: FleetWorker, port: int) -> None:
-    """Answer `/healthz` (the process works) and `/readyz` (it holds its lease)."""
+    """Serve a fleet worker's `/healthz` (it runs) and `/readyz` (it holds its lease)."""
 
     class HealthPage(BaseHTTPRequestHandler):
         """The answers."""

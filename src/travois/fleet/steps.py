@@ -366,18 +366,18 @@ class TaskSteps:
 
 
 def list_provider_key_names() -> tuple[str, ...]:
-    """Return the variables in which providers look for their keys."""
+    """Return the variables for provider keys, which a fleet task's steps need."""
     return tuple(name for served in load_catalog().providers.values() for name in served.key_env)
 
 
 def _known_secrets() -> Secrets:
-    """Return what is to be taken out of logs."""
+    """Return the secrets to remove from a fleet task's logs."""
     known = (*collect_secrets(os.environ.items()).values, *registered_secrets().values)
     return Secrets(known)
 
 
 def _find_spent_limit(row: TaskRow) -> str:
-    """Return the limit that the task's earlier runs have reached; empty if none."""
+    """Return the limit that a fleet task's earlier runs have reached; empty if none."""
     if 0 < row.task.max_usd <= row.cost:
         return f"the task's limit of ${row.task.max_usd:g} is spent"
     if 0 < row.task.max_seconds <= row.seconds:
@@ -391,7 +391,7 @@ def _pick_retry_delay(tries: int) -> float:
 
 
 def _read_score(said: str) -> float | None:
-    """Return the number that a check printed last; it decides between runs that pass."""
+    """Return the number that a fleet task's check printed last, to compare passing runs."""
     words = said.split()
     try:
         return float(words[-1]) if words else None

@@ -200,7 +200,7 @@ class Database(msgspec.Struct, frozen=True):
 
 
 def locate_database(url: str, folder: Path) -> Database:
-    """Return the database of an address; without one, a file in the fleet's folder."""
+    """Return the fleet's database at an address, by default a file in the fleet's folder."""
     if not url:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Database(f"sqlite:///{folder / 'fleet.db'}")
@@ -601,7 +601,7 @@ class DatabaseDown(UserError):
 
 
 def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
-    """Take SQLite's write lock when a transaction begins: waiting later would fail at once."""
+    """Take SQLite's write lock when a fleet transaction begins; later it would fail at once."""
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA journal_mode=WAL")
 
@@ -615,7 +615,7 @@ def _encode_task(task: FleetTask) -> str:
 
 
 def _task_rows(task: FleetTask) -> Iterator[dict[str, object]]:
-    """Yield the row of a task, and those of the runs that compete for it."""
+    """Yield the row of a fleet task, and those of the runs that compete for it."""
     competes = task.best_of > 1
     state = "members" if competes else "queued"
     yield {"id": task.id, "spec": _encode_task(task), "key": task.key, "state": state}

@@ -76,7 +76,7 @@ class TaskProblem(msgspec.Struct, frozen=True):
 
 
 def load_tasks(path: str, text: str, *, folder: Path, best_of: int = 0) -> tuple[FleetTask, ...]:
-    """Read the tasks of a file; raises `UserError` with every problem: nothing is queued then."""
+    """Load the fleet tasks of a file; raises `UserError` with every problem, queueing none."""
     problems: list[TaskProblem] = []
     is_yaml = path.endswith((".yaml", ".yml"))
     rows = _yaml_rows(path, text) if is_yaml else _json_rows(path, text, problems)
@@ -91,7 +91,7 @@ def load_tasks(path: str, text: str, *, folder: Path, best_of: int = 0) -> tuple
 def expand_template(
     template: FleetTask, repos: str, *, path: str, folder: Path
 ) -> tuple[FleetTask, ...]:
-    """Make one task for each repository of a list (`repo [ref]` per line)."""
+    """Make one fleet task for each repository of a list (`repo [ref]` per line)."""
     problems: list[TaskProblem] = []
     found: list[tuple[str, FleetTask]] = []
     for number, line in enumerate(repos.splitlines(), 1):
@@ -110,7 +110,7 @@ def expand_template(
 def _finish_tasks(
     found: Iterable[tuple[str, FleetTask]], problems: list[TaskProblem], *, source: str
 ) -> tuple[FleetTask, ...]:
-    """Give each task its id, check all of them, and raise what is wrong."""
+    """Assign each fleet task its ID, check all of them, and raise what is wrong."""
     tasks: dict[str, FleetTask] = {}
     for place, task in found:
         whole = task if task.id else replace(task, id=derive_task_id(task))
@@ -133,13 +133,13 @@ def _finish_tasks(
 
 
 def derive_task_id(task: FleetTask) -> str:
-    """Return an id that is the same for the same task."""
+    """Derive a fleet task's ID, which is the same for the same task."""
     text = msgspec.json.encode(replace(task, id="", priority=0))
     return f"t-{blake2b(text, digest_size=6).hexdigest()}"
 
 
 def _json_rows(path: str, text: str, problems: list[TaskProblem]) -> Iterator[tuple[str, object]]:
-    """Yield the values of a JSONL file with their places."""
+    """Yield the values of a JSONL task file with their positions."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -151,7 +151,7 @@ def _json_rows(path: str, text: str, problems: list[TaskProblem]) -> Iterator[tu
 
 
 def _yaml_rows(path: str, text: str) -> Iterator[tuple[str, object]]:
-    """Yield the items of a YAML list with their places."""
+    """Yield the items of a YAML task file with their positions."""
     try:
         # The type stubs of PyYAML leave these two open.
         compose = cast(Callable[..., object], yaml.compose)
@@ -169,7 +169,7 @@ def _yaml_rows(path: str, text: str) -> Iterator[tuple[str, object]]:
 
 
 def _read_task(place: str, row: object, problems: list[TaskProblem]) -> FleetTask | None:
-    """Convert a row to a task, or note what is wrong with it."""
+    """Convert a row of a task file to a task, or note what is wrong with it."""
     if not isinstance(row, Mapping):
         problems.append(TaskProblem(place, "", "a task is an object with a repo and a prompt"))
         return None
@@ -181,21 +181,21 @@ def _read_task(place: str, row: object, problems: list[TaskProblem]) -> FleetTas
 
 
 def _split_validation_error(text: str) -> tuple[str, str]:
-    """Split a message of msgspec into the field and what is wrong with it."""
+    """Split a validation error in a task file into the field and the problem."""
     what, _, path = text.partition(" - at `")
     named = re.search(r"field `(\w+)`", what)
     return path.strip("`$.") or (named[1] if named else ""), what
 
 
 def _resolve_repo(task: FleetTask, folder: Path) -> FleetTask:
-    """Return the task with a local repository as an absolute path."""
+    """Return a fleet task with its local repository as an absolute path."""
     if not task.repo or REMOTE_REPO_PATTERN.match(task.repo):
         return task
     return replace(task, repo=str((folder / Path(task.repo).expanduser()).resolve()))
 
 
 def _find_wrong_texts(task: FleetTask) -> Iterator[tuple[str, str]]:
-    """Yield the fields whose texts cannot be used, with the reasons."""
+    """Yield a fleet task's fields with unusable texts, and the reasons."""
     if not TASK_ID_PATTERN.fullmatch(task.id) or task.id.endswith((".", ".lock")):
         yield "id", f"{task.id!r}: use up to 64 letters, digits, dots, - and _"
     if not task.repo:
@@ -211,7 +211,7 @@ def _find_wrong_texts(task: FleetTask) -> Iterator[tuple[str, str]]:
 
 
 def _find_wrong_numbers(task: FleetTask) -> Iterator[tuple[str, str]]:
-    """Yield the fields whose numbers are out of range, with the reasons."""
+    """Yield a fleet task's fields with numbers out of range, and the reasons."""
     for name in ("max_usd", "max_seconds"):
         value: float = getattr(task, name)
         if not 0 <= value < float("inf"):

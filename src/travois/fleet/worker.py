@@ -1,4 +1,4 @@
-"""A worker: takes tasks from the queue, keeps its lease, adopts the tasks of workers that died.
+"""A fleet worker: takes tasks from the queue, keeps its lease, adopts dead workers' tasks.
 
 DBOS owns the threads that run workflows. The lease has a thread of its own, so that nothing slow
 delays it; everything else happens in the worker's own loop.
@@ -230,7 +230,7 @@ class FleetWorker:
 
 
 def _register_workflow(steps: TaskSteps) -> Callable[[str, int], str]:
-    """Declare the workflow to DBOS; a step's result is recorded once it has one."""
+    """Register the fleet's workflow with DBOS; a step's result is recorded once it has one."""
 
     @DBOS.step(name="prepare")
     def run_prepare(id: str, run: int) -> bool:
@@ -274,14 +274,14 @@ def _describe_worker_place() -> _Place:
 
 
 def _is_known_dead(place: str) -> bool:
-    """Return whether a worker is known to be dead: one of this machine, in this namespace."""
+    """Return whether a fleet worker is known to be dead: one of this machine and namespace."""
     other, mine = msgspec.json.decode(place, type=_Place), _describe_worker_place()
     same = mine.namespace and other.namespace == mine.namespace
     return bool(same) and not is_alive(other.process)
 
 
 def _log_to_file(path: Path) -> None:
-    """Keep the engine's log off the terminal."""
+    """Keep the log of the fleet worker's engine off the terminal."""
     logger = logging.getLogger("dbos")
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

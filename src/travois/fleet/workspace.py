@@ -1,4 +1,4 @@
-"""A task's folder: its clone, its home, and a git folder that the agent cannot reach.
+"""A fleet task's workspace: its clone, its home, and a git folder that the agent cannot reach.
 
 The result is committed and pushed through that second git folder, with the objects of the clone:
 whatever the agent wrote into the clone's `.git` (hooks, filters, addresses) is never run.
@@ -238,7 +238,7 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 def run_git(*words: str, cwd: Path | None = None) -> str:
-    """Run git without any hook; return its output. Raises `WorkspaceProblem`."""
+    """Run git in a task's workspace without hooks; return its output. Raises `WorkspaceProblem`."""
     return _run_git_bytes(words, cwd=cwd, env={}).decode(errors="replace")
 
 
@@ -289,5 +289,5 @@ def _commit_subject(task: FleetTask) -> str:
 
 
 def _escape_pattern(name: str) -> str:
-    """Return a gitignore pattern that matches this name only."""
+    """Return a gitignore pattern that matches only this name in a task's workspace."""
     return "".join(f"\\{char}" if char in "\\*?[ !#" else char for char in name)
