@@ -1,4 +1,4 @@
-"""A change of a file as rows to show: numbered lines, changed words and the syntax of the code.
+"""Diff rows: a change of a file as numbered lines, with changed words and syntax colours.
 
 The terminal, the exported documents and the inspector draw these rows; only they know colours.
 """
@@ -69,7 +69,7 @@ class DiffRow(msgspec.Struct, frozen=True):
 
 
 def build_diff_rows(patch: FilePatch) -> list[DiffRow]:
-    """Build the rows of a change, with a gap between hunks."""
+    """Build the diff rows of a change, with a gap between hunks."""
     rows: list[DiffRow] = []
     for hunk in patch.structured_patch:
         rows += [DiffRow("gap")] if rows else []
@@ -78,21 +78,21 @@ def build_diff_rows(patch: FilePatch) -> list[DiffRow]:
 
 
 def build_file_rows(path: str, text: str) -> list[DiffRow]:
-    """Build the rows of a new file: all lines are added."""
+    """Build the diff rows of a new file: all lines are added."""
     lines = [_clean_line(line) for line in split_lines(text)]
     coloured = _colour_lines(path, lines)
     return [DiffRow("+", 0, number, spans) for number, spans in enumerate(coloured, 1)]
 
 
 def build_text_rows(path: str, before: str | None, after: str) -> list[DiffRow]:
-    """Build the rows of a change between two texts; `before` is None for a new file."""
+    """Build the diff rows between two texts; `before` is None for a new file."""
     if before is None:
         return build_file_rows(path, after)
     return build_diff_rows(compare_texts(path, before, after))
 
 
 def read_unified_row(line: str) -> DiffRow:
-    """Read a line of a unified diff; it has no numbers."""
+    """Parse a line of a unified diff as a row, without numbers."""
     kind: RowKind = "+" if line[:1] == "+" else "-" if line[:1] == "-" else " "
     return DiffRow(kind, spans=(Span(_clean_line(line[1:])),))
 
@@ -175,7 +175,7 @@ def _char_range(words: Sequence[str], start: int, stop: int) -> tuple[int, int]:
 
 
 def _mark_ranges(spans: tuple[Span, ...], ranges: list[tuple[int, int]]) -> tuple[Span, ...]:
-    """Split spans where the ranges begin and end, and mark what is inside."""
+    """Split a diff row's spans at the changed ranges, and mark what is inside."""
     cuts = sorted({edge for pair in ranges for edge in pair})
     marked: list[Span] = []
     at = 0
@@ -191,7 +191,7 @@ def _mark_ranges(spans: tuple[Span, ...], ranges: list[tuple[int, int]]) -> tupl
 
 
 def _colour_lines(path: str, lines: list[str]) -> list[tuple[Span, ...]]:
-    """Split lines into spans by the syntax of the file's language, if it is known."""
+    """Split a diff's lines into spans by the syntax of the file's language, if known."""
     text = "\n".join(lines)
     plain = [(Span(line),) if line else () for line in lines]
     if not lines or len(text) > MAX_COLOURED_CHARS:
@@ -216,7 +216,7 @@ def _colour_lines(path: str, lines: list[str]) -> list[tuple[Span, ...]]:
 
 
 def _append_span(spans: list[Span], text: str, role: SyntaxRole) -> None:
-    """Append a text; it joins the span before it if both look the same."""
+    """Append a text to a diff row's spans; it joins the last one if both look the same."""
     before = spans[-1] if spans else None
     if before and (before.syntax == role or not text.strip()):
         spans[-1] = Span(before.text + text, before.syntax)
@@ -242,7 +242,7 @@ SYNTAX_ROLES: tuple[tuple[str, SyntaxRole], ...] = (
 
 
 def find_syntax_role(kind: str) -> SyntaxRole:
-    """Return the role of a Pygments token."""
+    """Return a Pygments token's role in the syntax colours of a diff."""
     for start, role in SYNTAX_ROLES:
         if kind.startswith(start):
             return role

@@ -250,7 +250,7 @@ PartFields = tuple[PartKind, str, str, tuple[Media, ...]]
 
 
 def document_parts(entries: Iterable[Entry]) -> Iterator[DocumentPart]:
-    """Yield all parts of a session in the order of the log."""
+    """Yield all parts of a session's document in the order of the log."""
     items = SessionItems()
     for entry in entries:
         item = items.add(entry)
@@ -260,7 +260,7 @@ def document_parts(entries: Iterable[Entry]) -> Iterator[DocumentPart]:
 
 
 def _fact_parts(fact: AnyFact | ToolCallItem) -> Iterator[PartFields]:
-    """Yield the parts that a fact contributes."""
+    """Yield the parts that a fact contributes to a session's document."""
     match fact:
         case User():
             yield _user_part(fact)
@@ -317,7 +317,7 @@ def _reply_parts(fact: Assistant) -> Iterator[PartFields]:
 
 
 def _context_event_text(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> str:
-    """Describe a change of what the model sees."""
+    """Describe, for front ends, a change of what the model sees."""
     match fact:
         case Offloaded():
             return f"The model sees only a preview of the result of {fact.call}"
@@ -338,7 +338,7 @@ def _context_event_text(fact: Offloaded | Cleared | Rewound | Restored | Epoch |
 
 
 def _event_text(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Hooked) -> str:
-    """Describe an event; empty if it is not worth showing."""
+    """Describe an event for front ends; empty if it is not worth showing."""
     match fact:
         case Failed():
             return f"The request failed ({fact.kind}): {fact.message}"

@@ -53,7 +53,7 @@ OUTPUT_CAPTURE: ContextVar[OutputCapture | None] = ContextVar("EAR", default=Non
 
 @contextmanager
 def capture_lines(columns: int) -> Generator[list[str]]:
-    """Capture printed lines instead of printing them."""
+    """Capture terminal output lines instead of printing them."""
     lines = list[str]()
     token = OUTPUT_CAPTURE.set(OutputCapture(columns, lines))
     try:
@@ -81,7 +81,7 @@ class CommandParsers(Protocol):
 def add_command(
     commands: CommandParsers, name: str, *, what: str, more: str = ""
 ) -> ArgumentParser:
-    """Add one command with its help: what it does in a line, and more below its own options."""
+    """Add one command with its --help: a summary line, and more below its options."""
     sentence = what[:1].upper() + what[1:] + "."
     return commands.add_parser(
         name,
@@ -94,7 +94,7 @@ def add_command(
 
 @contextmanager
 def hide_typing() -> Generator[None]:
-    """Keep what is typed off the screen, where standard input is a terminal."""
+    """Turn off the terminal's echo while the user types, as for a key."""
     try:
         before = termios.tcgetattr(0)
     except termios.error:
@@ -148,7 +148,7 @@ def print_warning(text: str) -> None:
 
 
 def style_text(text: str, style: str) -> str:
-    """Return a text in a terminal style, where styles are wanted."""
+    """Return a text in a terminal style, if styles are enabled."""
     dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if dull or OUTPUT_CAPTURE.get() is not None or not sys.stdout.isatty():
         return text
@@ -156,7 +156,7 @@ def style_text(text: str, style: str) -> str:
 
 
 def escape_controls(text: str, *, lines: str = "keep") -> str:
-    """Return the text with terminal control characters made visible."""
+    """Return a text with terminal control characters made visible."""
     shown = text.translate(
         VISIBLE_CONTROLS if lines != "keep" else {**VISIBLE_CONTROLS, 10: 10, 9: 9, 13: None}
     )
@@ -176,7 +176,7 @@ def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) ->
 
 
 def format_size(size: int) -> str:
-    """Format a number of bytes for people."""
+    """Format a number of bytes for terminal output."""
     value, unit = float(size), 0
     while value >= 1000 and unit < len(SIZE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -188,7 +188,7 @@ def format_size(size: int) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Format a span of time for people."""
+    """Format a time span for terminal output."""
     for length, name in TIME_SPANS:
         if seconds >= length:
             return f"{int(seconds // length)} {name} ago"

@@ -31,12 +31,12 @@ ScriptLine = Reply | ApiError | Callable[[Request], "Reply | ApiError"]
 
 
 def say(text: str, *, usage: Usage | None = None) -> Reply:
-    """Return a reply that is text and ends the turn."""
+    """Return a scripted reply that is text and ends the turn."""
     return Reply((Text(text),), stop="end", usage=usage or Usage(input=10, output=5))
 
 
 def call(tool: str, /, **args: object) -> Reply:
-    """Return a reply that calls one tool."""
+    """Return a scripted reply that calls one tool."""
     return calls((tool, args))
 
 
@@ -73,7 +73,7 @@ class Scripted:
 
 
 async def _stream_slowly(reply: Reply, number: int) -> AsyncGenerator[StreamDelta | Reply]:
-    """Yield events with a pause before each, so that a turn can be stopped there."""
+    """Yield scripted events with a pause before each, so that a test can stop the turn."""
     for event in _stream_events(reply, number):
         await anyio.lowlevel.checkpoint()
         yield event

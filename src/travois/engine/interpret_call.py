@@ -191,7 +191,7 @@ def _strip_metadata(shape: object) -> object:
 def _rename_item_fields(
     shape: object, value: object, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> object:
-    """Rename the fields of objects in an argument of a tool call, at any depth."""
+    """Rename the fields of objects in a tool call's argument, at any depth."""
     match _strip_metadata(shape):
         case inspect.VarTupleType(item_type=within) if isinstance(value, list):
             items = cast("list[object]", value)

@@ -84,7 +84,7 @@ def render_recalled(memories: Sequence[Memory], stale: Mapping[str, Sequence[str
 
 
 def render_memory_index(index: str, items: Iterable[ViewItem]) -> str:
-    """Render the whole index, its changes since it was shown, or nothing."""
+    """Render the whole memory index, its changes since it was shown, or nothing."""
     lines, told = _fit_index_lines(index), _read_shown_index(items)
     if told is None:
         body = "\n".join(lines)

@@ -78,7 +78,7 @@ class ToolError(Exception):
 def text_outcome(
     text: str, *, detail: str = "", changes: tuple[Changed, ...] = (), lines: int = -1
 ) -> ToolOutcome:
-    """Build an outcome from plain text."""
+    """Build a tool's outcome from plain text."""
     return ToolOutcome((Text(text),), detail=detail, changes=changes, lines=lines)
 
 
@@ -87,7 +87,7 @@ PATH_FIELDS = frozenset(("path", "file_path", "notebook_path", "workdir"))
 
 
 def refuse_nul_paths(args: object) -> None:
-    """Refuse a path with a NUL character, which no program can be given."""
+    """Refuse a tool's path with a NUL character, which no program can be given."""
     for name in PATH_FIELDS:
         value = getattr(args, name, None)
         if isinstance(value, str) and "\0" in value:

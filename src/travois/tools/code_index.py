@@ -290,7 +290,7 @@ def index_place(folder: Path, root: str) -> Path:
 
 
 def _parse_commit(entry: str) -> Iterator[SearchDocument]:
-    """Parse an entry of the log; nothing for a commit of too many files."""
+    """Parse a git log entry for the code index; empty for a commit of too many files."""
     id, at, message, listed = entry.split("\2", 3)
     paths = [line for line in listed.split("\n") if line]
     if 0 < len(paths) <= MAX_COMMIT_FILES:
