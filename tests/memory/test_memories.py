@@ -278,8 +278,25 @@ def test_recalls_are_counted_beside_the_memories(
     )
     assert (stats.recalled, stats.never) == ({"project/port": (2, 100.5)}, ("project/use-uv",))
     assert (memories.folders()["project"] / "port.md").read_bytes() == before
+    assert stats.used == {}
+    for _ in range(2):
+        memories.count_uses(["port", "nothing"])
+    opened(tmp_path).count_uses(["port"])
+    assert memories.stats().used == {"project/port": (2, 100.5)}
     (tmp_path / "home/memory/.history/usage.json").write_bytes(b"\xff\0")
     assert memories.stats().recalled == {}
+
+
+def test_what_is_recalled_and_never_used_sinks(memories: FolderMemoryStore) -> None:
+    memories.apply([PutMemory(UV), PutMemory(PORT)], why="w")
+    known = memories.read_all()
+    for _ in range(4):
+        memories.count_recalls([known[0].name])
+    assert memories.stats().idle == (f"project/{known[0].name}",)
+    assert memories.put_idle_last(known) == (known[1], known[0])
+    memories.count_uses([known[0].name])
+    assert memories.stats().idle == ()
+    assert memories.put_idle_last(known) == known
 
 
 def test_nothing_outside_the_memory_folders_is_written(

@@ -26,6 +26,7 @@ from travois.memory.recall_text import (
     RECALLED_TAG,
     digest_memory,
     filter_useful,
+    find_used_names,
     render_recalled,
 )
 from travois.memory.store import FolderMemoryStore
@@ -70,6 +71,17 @@ def test_a_memory_that_changed_is_said_again(tmp_path: Path) -> None:
     held.apply([PutMemory(changed)], why="test")
     play(one, "so when are deploys?")
     assert ["Tuesdays" in recalled(one)[0], "Fridays" in recalled(one)[1]] == [True, True]
+
+
+def test_a_memory_whose_words_the_model_says_was_used(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, DEPLOY)
+    play(one, "when are deploys?")
+    play(one, "thanks")
+    assert held.stats().used == {}
+    said = [ViewItem(number, fact) for number, fact in enumerate(facts(one, User), 1)]
+    answer = ViewItem(9, Assistant((Text("They happen each week, on Tuesdays."),), "end"))
+    assert find_used_names([*said, answer]) == frozenset(("deploys",))
+    assert find_used_names([answer, *said]) == frozenset()
 
 
 def test_what_does_not_fit_is_not_said(tmp_path: Path) -> None:

@@ -27,6 +27,13 @@ def test_the_line_that_holds_most_of_the_words_comes_first(tmp_path: Path) -> No
     assert f"{path}:1: sqlite is small" in found(world, "SQLITE")
 
 
+def test_rare_words_and_forms_of_a_word_decide(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.spill("span-1", b"the test is the test of it\n" * 30 + b"dropping sqlite was the test\n")
+    first = str(tmp_path / "spilled" / "span-1.txt")
+    assert found(world, "the sqlite test").startswith(f"{first}:31: dropping sqlite")
+
+
 def test_few_lines_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.spill("span-1", b"needle\n" * (MAX_RECALL_LINES + 7))

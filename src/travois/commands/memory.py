@@ -225,7 +225,13 @@ def render_stats(counted: MemoryStats) -> str:
         each = ", ".join(f"{what} {number}" for what, number in sorted(parts.items()))
         lines.append(f"  {name + ':':<9} {each or 'none'}")
     often = sorted(counted.recalled.items(), key=lambda one: (-one[1][0], one[0]))[:5]
-    lines += [f"  recalled {times} times: {one_line(name)}" for name, (times, _) in often]
+    lines += [
+        f"  recalled {times} times, used in {counted.used.get(name, (0,))[0]} sessions: "
+        f"{one_line(name)}"
+        for name, (times, _) in often
+    ]
+    if counted.idle:
+        lines.append(f"  recalled often and never used: {', '.join(map(one_line, counted.idle))}")
     lines.append(f"  never recalled: {len(counted.never)}")
     if counted.waiting:
         lines.append(f"  not yet in the semantic index: {counted.waiting}")

@@ -257,3 +257,11 @@ class MemoryStore(Protocol):
     def count_recalls(self, names: Iterable[str]) -> None:
         """Count a recall for each of these memories."""
         ...
+
+    def count_uses(self, names: Iterable[str]) -> None:
+        """Count a use for each of these memories, once a session."""
+        ...
+
+    def put_idle_last(self, memories: Sequence[Memory]) -> tuple[Memory, ...]:
+        """Put those that were never used or refer to changed files behind the others."""
+        ...

@@ -25,6 +25,7 @@ from travois.memory.recall_text import (
     filter_unshown,
     filter_useful,
     find_shown_names,
+    find_used_names,
     render_memory_index,
     render_recalled,
 )
@@ -34,6 +35,8 @@ from travois.prompt.environment import escape_line
 RECALL_PROMPT_FILE = Path(__file__).parent / "prompts" / "choose.md"
 MAX_RECALL_CANDIDATES = 20
 MAX_RECALLED_MEMORIES = 5
+MAX_USE_ITEMS = 60
+"""The latest items of the conversation in which uses of memories are looked for."""
 RECALL_CHOICE_SECONDS = 2.0
 """Seconds for the small model's choice; after that the search order counts."""
 MAX_QUERY_CHARS = 4_000
@@ -65,7 +68,11 @@ async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> 
     search = partial(memories.search, text, limit=MAX_RECALL_CANDIDATES)
     found = await anyio.to_thread.run_sync(search)
     items = agent.session.view.items
+    if used := find_used_names(items[-MAX_USE_ITEMS:]):
+        await anyio.to_thread.run_sync(memories.count_uses, used)
     fresh = filter_useful(filter_unshown(found, items), items)
+    if len(fresh) > MAX_RECALLED_MEMORIES:
+        fresh = await anyio.to_thread.run_sync(memories.put_idle_last, fresh)
     chosen = (
         await _pick_with_small_model(agent, text, fresh)
         if len(fresh) > MAX_RECALLED_MEMORIES

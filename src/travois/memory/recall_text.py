@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from travois.core.content import Call, Text
+from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
@@ -41,6 +41,9 @@ MAX_RECALL_TOKENS = 1_200
 MAX_INDEX_TOKENS = 8_000
 MIN_MEMORY_TOKENS = 40
 """Of a memory that has less room than this, nothing is shown."""
+MIN_USED_WORDS = 2
+"""How many of a memory's own words show that it was used."""
+RECALLED_MEMORY = re.compile(r'(?ms)^<memory name="([^"]*)"[^\n]*\n(.*?)\n</memory>')
 WARNING_WORDS = (
     r"(?i)\b(?:warn\w*|careful|never|don['’]t|do not|avoid|fail\w*|break\w*|broken|bug\w*|gotcha|"
     r"danger\w*|beware|caution|not work\w*|hangs?|slow|trap|pitfall|issue\w*|wrong)\b"
@@ -99,6 +102,27 @@ def find_shown_names(note: str) -> tuple[str, ...]:
     """Return the names of the memories that a note shows; empty if it shows none."""
     found = re.findall(r'^<memory name="([^"]*)"', note, re.MULTILINE)
     return tuple(found) if note.startswith(RECALLED_TAG) else ()
+
+
+def find_used_names(items: Iterable[ViewItem]) -> frozenset[str]:
+    """Return the recalled memories whose own words the model said, or acted on, afterwards.
+
+    A memory's own words are those that the prompts after it do not have.
+    """
+    own: dict[str, frozenset[str]] = {}
+    used = set[str]()
+    for fact in (item.fact for item in items):
+        if isinstance(fact, User) and fact.origin == "note":
+            shown = RECALLED_MEMORY.findall(extract_text(fact.content))
+            own |= {name: similarity.content_words(body) for name, body in shown}
+        elif isinstance(fact, User):
+            asked = extract_text(fact.content)
+            own = {name: words - similarity.content_words(asked) for name, words in own.items()}
+        elif isinstance(fact, Assistant) and own:
+            calls = (block.args for block in fact.content if isinstance(block, Call))
+            said = similarity.content_words("\n".join((extract_text(fact.content), *calls)))
+            used |= {name for name, words in own.items() if len(words & said) >= MIN_USED_WORDS}
+    return frozenset(used)
 
 
 def _render_memory(memory: Memory, stale: Sequence[str], *, room: int) -> str | None:

@@ -132,6 +132,8 @@ def _get_change_scope(change: MemoryChange) -> MemoryScope:
 # How often memories were recalled. Deleting the file loses nothing but that.
 
 
+MIN_IDLE_RECALLS = 4
+"""After how many recalls without any use a memory counts as idle."""
 RecallCount = tuple[int, float]
 """The number of recalls, and the time of the last one."""
 
@@ -149,6 +151,17 @@ class MemoryStats(msgspec.Struct, frozen=True):
     never: tuple[str, ...]
     waiting: int = 0
     """The number of memories without an embedding."""
+    used: dict[str, RecallCount] = {}
+    """Sessions in which the model used a recalled memory, by scope and name."""
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Memories that were shown several times and never used."""
+        return tuple(
+            key
+            for key, (times, _) in self.recalled.items()
+            if times >= MIN_IDLE_RECALLS and key not in self.used
+        )
 
 
 def usage_key(memory: Memory) -> str:
@@ -174,7 +187,11 @@ def add_recalls(path: Path, memories: Iterable[Memory], *, now: float) -> None:
 
 
 def count_memories(
-    memories: Sequence[Memory], used: dict[str, RecallCount], *, waiting: int
+    memories: Sequence[Memory],
+    recalled: dict[str, RecallCount],
+    *,
+    used: dict[str, RecallCount],
+    waiting: int,
 ) -> MemoryStats:
     """Count memories by type, author, scope and recalls."""
     keys = [usage_key(memory) for memory in memories]
@@ -184,9 +201,10 @@ def count_memories(
         dict(Counter(memory.author for memory in memories)),
         dict(Counter(memory.scope for memory in memories)),
         sum(memory.pinned for memory in memories),
-        {each: used[each] for each in keys if each in used},
-        tuple(each for each in keys if each not in used),
+        {each: recalled[each] for each in keys if each in recalled},
+        tuple(each for each in keys if each not in recalled),
         waiting,
+        {each: used[each] for each in keys if each in used},
     )
 
 
@@ -235,6 +253,8 @@ class FolderMemoryStore:
         self._root = root
         self._finder = MemorySearch(archive, index)
         self._usage = archive.past.root / ".history" / "usage.json"
+        self._uses = self._usage.with_name("uses.json")
+        self._used_here: frozenset[str] = frozenset()
         self._inbox = ProposalInbox(archive)
 
     def read_all(self) -> tuple[Memory, ...]:
@@ -383,10 +403,31 @@ class FolderMemoryStore:
         with suppress(UserError), self._archive.past.lock():
             add_recalls(self._usage, found, now=self._archive.past.clock())
 
+    def count_uses(self, names: Iterable[str]) -> None:
+        """Count a use for each of these memories, once a session; failures are ignored."""
+        fresh = frozenset(names) - self._used_here
+        self._used_here |= fresh
+        found = [one for one in self.read_all() if one.name in fresh] if fresh else ()
+        if found:
+            with suppress(UserError), self._archive.past.lock():
+                add_recalls(self._uses, found, now=self._archive.past.clock())
+
+    def put_idle_last(self, memories: Sequence[Memory]) -> tuple[Memory, ...]:
+        """Put those that were never used or refer to changed files behind the others."""
+        idle = frozenset(self.stats().idle)
+        return tuple(
+            sorted(
+                memories, key=lambda one: usage_key(one) in idle or bool(self.find_stale_files(one))
+            )
+        )
+
     def stats(self) -> MemoryStats:
         """Count the memories and their recalls."""
         return count_memories(
-            self.read_all(), read_recall_counts(self._usage), waiting=self.count_unembedded()
+            self.read_all(),
+            read_recall_counts(self._usage),
+            used=read_recall_counts(self._uses),
+            waiting=self.count_unembedded(),
         )
 
     def count_unembedded(self) -> int:

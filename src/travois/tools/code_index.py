@@ -48,7 +48,8 @@ MAX_COMMITS = 5_000
 MAX_COMMIT_FILES = 30
 """A commit that changed more files says little about each."""
 OUTLINE_TIMEOUT_SECONDS = 60.0
-CODE_CANDIDATES = 256
+CODE_CANDIDATES, WHOLE_CANDIDATES = 256, 128
+"""How many documents are compared; whole texts are long."""
 SHOWN_LINES = 3
 MIN_COSINE = 0.4
 """Least nearness in meaning that says anything."""
@@ -166,7 +167,8 @@ class CodeIndex:
         return {path: float(number) for path, number in changed.items()}
 
     def _find_in_collection(self, collection: str, text: str) -> CandidateSet:
-        return self._index.find_candidates(collection, text, now=0.0, width=CODE_CANDIDATES)
+        width = WHOLE_CANDIDATES if collection == WHOLES else CODE_CANDIDATES
+        return self._index.find_candidates(collection, text, now=0.0, width=width)
 
     def _score_by_commits(self, text: str) -> dict[str, float]:
         """Score files by the commits that changed them: one of a few files says more of each."""

@@ -10,14 +10,20 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.content import Text
+from travois.lazy_imports import lazy_imports
 from travois.memory.memory import MemoryDraft, MemoryType
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
+with lazy_imports():
+    from travois.search import database, embedder, in_memory
+
 MAX_RECALL_LINES = 20
 """Maximum lines shown."""
 MAX_RECALL_LINE_CHARS = 300
+MAX_RANKED_LINES, MAX_RANKED_CHARS = 256, 1_000
+"""How many of the lines that match are ranked, and how much of each is looked at."""
 MAX_RECALL_FILES = 5_000
 MAX_RECALL_FILE_BYTES = 1 << 20
 
@@ -51,7 +57,7 @@ async def _run_recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
     ]
     if not hits:
         return text_outcome(f"No earlier message or result contains {args.query!r}.")
-    best = sorted(hits, key=lambda hit: -hit.words)[:MAX_RECALL_LINES]
+    best = _rank_recall_hits(args.query, hits)[:MAX_RECALL_LINES]
     more = (
         f"\n({len(hits) - MAX_RECALL_LINES} more lines match in part.)"
         if len(hits) > MAX_RECALL_LINES
@@ -78,6 +84,18 @@ async def _find_recall_hits(path: str, wanted: set[str], env: Env) -> Iterable[R
     lines = enumerate(text.split("\n"), 1)
     counted = ((sum(w in line.casefold() for w in wanted), n, line) for n, line in lines)
     return [RecallHit(count, path, number, line) for count, number, line in counted if count]
+
+
+def _rank_recall_hits(query: str, hits: list[RecallHit]) -> list[RecallHit]:
+    """Rank lines as sessions and memories are ranked; of very many, those with most words."""
+    some = sorted(hits, key=lambda hit: -hit.words)[:MAX_RANKED_LINES]
+    documents = [
+        database.SearchDocument(str(at), hit.text[:MAX_RANKED_CHARS], hit.path, hit.number)
+        for at, hit in enumerate(some)
+    ]
+    ranked = in_memory.rank_texts(query, documents, embedder=embedder.StaticEmbedder(), now=0.0)
+    order = {hit.id: at for at, hit in enumerate(ranked)}
+    return [some[at] for at in sorted(range(len(some)), key=lambda at: order[str(at)])]
 
 
 def _render_recall_hits(hits: Iterable[RecallHit]) -> Iterable[str]:
