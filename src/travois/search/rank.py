@@ -6,8 +6,8 @@ query's candidates, and then gets a share of the weight of those around it and o
 
 How much a neighbour says depends on the conversation. Between two equal speakers the answer to a
 question is the next turn; an assistant answers everything, at ten times the length. So those shares
-grow with how alike the speakers' turns are in length. The weights are in `ranking.json`, which
-`python -m bench.fit_recall` makes.
+grow with how alike the speakers' turns are in length. The weights are in `ranking.json`;
+`python -m bench.fit_recall` judges them and fits others.
 """
 
 from __future__ import annotations
