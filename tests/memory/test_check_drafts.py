@@ -12,7 +12,7 @@ from travois.memory.check_drafts import EvidenceContext, check_draft, check_draf
 from travois.memory.compare_drafts import Accept, NeedsReview, Reject
 from travois.memory.memory import Memory, MemoryDraft, parse_drafts
 from travois.memory.speakers import collect_statements, split_typed_text
-from travois.permissions.secrets import find_leak
+from travois.permissions.leaks import find_leak
 
 WISH = "Always run the linter before you commit."
 

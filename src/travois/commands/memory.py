@@ -46,7 +46,7 @@ from travois.memory.signals import MemorySignal, draft_from_signal
 from travois.memory.similarity import have_same_meaning
 from travois.memory.store import FolderMemoryStore, MemoryStats, share_with_team, usage_key
 from travois.memory.text import parse_memory_file
-from travois.permissions.secrets import find_leak
+from travois.permissions.leaks import find_leak
 from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load_settings

@@ -63,6 +63,7 @@ from travois.engine.agent import (
     SmallModel,
     World,
 )
+from travois.engine.import_ahead import ImportAhead
 from travois.engine.overflow import restore_window
 from travois.engine.retry import CHOSEN_MODEL_STATE
 from travois.files.disk import DiskFiles, ReadCache
@@ -402,6 +403,7 @@ def _agent_runtime(start: SessionParts) -> AgentRuntime:
             place.cwd, start.fence.bounds, partial(_reopen_snapshots, start)
         ),
         worktrees=lambda agent: SessionWorktrees(agent, id, shared),
+        while_waiting=ImportAhead().during,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from time import time
 from typing import Literal, Protocol
 
@@ -294,6 +295,8 @@ class AgentRuntime(msgspec.Struct):
     """Brings root, permissions, sandbox and snapshots to where the log says that it works."""
     worktrees: Callable[[Agent], Worktrees] | None = None
     """Makes the worktrees that its session moves to; none if it may not move."""
+    while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What goes on while an answer is awaited."""
 
 
 class Agent(msgspec.Struct):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -176,11 +177,19 @@ def _parse_json_text(text: str) -> object:
 
 def _field_shape(tool: AnyTool, key: str) -> object:
     """Return the type of a tool call's argument that holds objects or lists; else None."""
-    info = inspect.type_info(tool.args)
-    assert isinstance(info, inspect.StructType)
-    shape = next(_strip_metadata(one.type) for one in info.fields if one.encode_name == key)
+    shape = next(
+        _strip_metadata(one.type) for one in _list_fields(tool.args) if one.encode_name == key
+    )
     plain = (inspect.StrType, inspect.IntType, inspect.BoolType, inspect.LiteralType)
     return None if isinstance(shape, plain) else shape
+
+
+@lru_cache(maxsize=256)
+def _list_fields(args: type) -> tuple[inspect.Field, ...]:
+    """Return the fields of a tool's arguments, which take longer to list than to use."""
+    info = inspect.type_info(args)
+    assert isinstance(info, inspect.StructType)
+    return info.fields
 
 
 def _strip_metadata(shape: object) -> object:
@@ -246,10 +255,8 @@ def _convert_within_bounds(tool: AnyTool, args: ToolArgs) -> tuple[object, ToolA
 
 def _clamp_numbers(tool: AnyTool, args: ToolArgs) -> ToolArgs:
     """Lower each number in a tool call that exceeds its argument's maximum."""
-    info = inspect.type_info(tool.args)
-    assert isinstance(info, inspect.StructType)
     found = ToolArgs()
-    for field in info.fields:
+    for field in _list_fields(tool.args):
         value = args.get(field.encode_name)
         shape = _strip_metadata(field.type)
         most = shape.le if isinstance(shape, inspect.IntType) else None

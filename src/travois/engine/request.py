@@ -95,9 +95,10 @@ def _build_request(agent: Agent) -> Request:
 
 async def _receive_reply(agent: Agent, request: Request) -> Reply:
     """Stream the reply to a request to the front end; raises `ApiError` if none comes."""
-    async with agent.model.stream(request) as stream:
-        async for event in stream:
-            if isinstance(event, Reply):
-                return event
-            agent.session.emit(event)
+    with agent.runtime.while_waiting():
+        async with agent.model.stream(request) as stream:
+            async for event in stream:
+                if isinstance(event, Reply):
+                    return event
+                agent.session.emit(event)
     raise ApiError("garbled", "the stream ended without a reply")

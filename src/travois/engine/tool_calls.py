@@ -45,7 +45,7 @@ from travois.engine.tmp_folder import (
 from travois.hooks import fire
 from travois.hooks.events import AnyHookEvent, CwdChanged
 from travois.hooks.output import HookDecision
-from travois.memory.extract_memories import AgentMemoryRecorder
+from travois.lazy_imports import lazy_imports
 from travois.memory.memory import MemoryRecorder
 from travois.permissions.access import accesses_collide
 from travois.permissions.decide import decide_permission
@@ -71,6 +71,9 @@ from travois.sessions.session import Session
 from travois.skills.skills import SkillRunner
 from travois.snapshots.before_call import snapshot_before_calls
 from travois.snapshots.uncovered import stamp_uncovered, warn_of_changed
+
+with lazy_imports():
+    from travois.memory import extract_memories
 
 RAN_READ_ONLY = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 RUNS_READ_ONLY = (
@@ -469,7 +472,9 @@ class CallEnv:
     @property
     def memory(self) -> MemoryRecorder | None:
         """The memory for later sessions; none where it is off."""
-        return AgentMemoryRecorder(self._agent) if self._agent.memory.memories is not None else None
+        if self._agent.memory.memories is None:
+            return None
+        return extract_memories.AgentMemoryRecorder(self._agent)
 
     @property
     def skills(self) -> SkillRunner | None:

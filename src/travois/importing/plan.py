@@ -18,8 +18,8 @@ from travois.compat.sessions.format import object_at
 from travois.core.errors import UserError
 from travois.mcp import config as mcp
 from travois.permissions import secrets
+from travois.permissions.leaks import find_leak
 from travois.permissions.paths import is_inside
-from travois.permissions.secrets import find_leak
 from travois.prompt.instruction_files import MAX_IMPORT_DEPTH, read_plain_text
 from travois.prompt.instruction_text import find_imports
 from travois.sessions import blobs

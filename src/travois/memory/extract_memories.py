@@ -53,7 +53,7 @@ from travois.memory.signals import (
 )
 from travois.memory.similarity import content_words, have_same_meaning, share_covered
 from travois.memory.speakers import Statement, collect_statements, split_spoken_sentences
-from travois.permissions.secrets import find_leak
+from travois.permissions.leaks import find_leak
 from travois.ports.world import UserWarned
 from travois.prompt.briefing import list_nested_instructions
 from travois.prompt.environment import escape_line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,11 @@ import msgspec.toml
 
 from travois.core.json import as_list, as_object, as_string, encode_utf8
 from travois.core.models import ApiProtocol
+from travois.lazy_imports import lazy_imports
 from travois.providers.replies import ApiError, ApiErrorKind
+
+with lazy_imports():
+    from email import utils as email_dates
 
 
 class MessagePattern(msgspec.Struct, frozen=True):
@@ -278,7 +281,7 @@ def _parse_seconds(text: str) -> float | None:
 def _seconds_until(date: str, *, now: float) -> float | None:
     """Return the seconds until a `retry-after` date; None if it is invalid."""
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+        return max(0.0, email_dates.parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

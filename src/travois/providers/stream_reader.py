@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 from travois.core.models import ModelCard
+from travois.lazy_imports import lazy_imports
 from travois.providers.anthropic_reply import AnthropicReplyParser
 from travois.providers.clouds import AwsEventStreamDecoder, CloudPlatform
-from travois.providers.gemini import GeminiReplyParser
 from travois.providers.http.sse import JsonLinesDecoder, SseDecoder, SseEvent, StreamFraming
-from travois.providers.ollama import OllamaReplyParser
-from travois.providers.openai_chat import ChatReplyParser
-from travois.providers.openai_responses import ResponsesReplyParser
 from travois.providers.replies import Reply, StreamDelta
+
+with lazy_imports():
+    from travois.providers import gemini, ollama, openai_chat, openai_responses
 
 
 class ReplyReader(Protocol):
@@ -64,13 +64,13 @@ def create_reply_reader(
             frames = AwsEventStreamDecoder() if surface == "bedrock" else None
             return StreamReader(AnthropicReplyParser(size=size), frames)
         case "chat":
-            return StreamReader(ChatReplyParser(model, size=size))
+            return StreamReader(openai_chat.ChatReplyParser(model, size=size))
         case "responses":
-            return StreamReader(ResponsesReplyParser(size=size))
+            return StreamReader(openai_responses.ResponsesReplyParser(size=size))
         case "gemini":
-            return StreamReader(GeminiReplyParser(size=size))
+            return StreamReader(gemini.GeminiReplyParser(size=size))
         case "ollama":
-            return StreamReader(OllamaReplyParser(model, size=size), JsonLinesDecoder())
+            return StreamReader(ollama.OllamaReplyParser(model, size=size), JsonLinesDecoder())
         case _:
             assert_never(protocol)
 

@@ -142,7 +142,7 @@ def _resolve_each_access(accesses: tuple[Access, ...], real: FollowLinks) -> Ite
 # Variables: which may be set without changing what programs do.
 
 
-HARMLESS_VARIABLES = re.compile(
+HARMLESS_VARIABLES = (
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM"
     r"|NODE_ENV|CI|RUST_BACKTRACE|RUST_LOG|LOG_LEVEL|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     r"|GIT_PAGER|PAGER|DEBUG|VERBOSE"
@@ -150,7 +150,7 @@ HARMLESS_VARIABLES = re.compile(
 """Variables that do not change what a program does."""
 HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@+,-]*")
 HARMLESS_PAGERS = ("", "cat")
-SIGNIFICANT_VARIABLES = re.compile(
+SIGNIFICANT_VARIABLES = (
     r"BASH.*|PATH|HOME|PWD|OLDPWD|CDPATH|IFS|ENV|PS\d|PROMPT_.*|SHELL.*|GLOB.*|FIGNORE|HIST.*"
     r"|MAIL.*|OPT(ARG|IND|ERR)|POSIXLY_CORRECT|REPLY|RANDOM|S?RANDOM|SECONDS|EPOCH.*|LINENO"
     r"|TIMEFORMAT|TMOUT|TMPDIR|TEMP|TMP|UID|EUID|PPID|GROUPS|DIRSTACK|FUNC.*|PIPESTATUS"
@@ -161,7 +161,7 @@ SIGNIFICANT_VARIABLES = re.compile(
     r"|MAVEN|GRADLE|ANT|SBT|KOTLIN|GO|CARGO|RUST|CC|CXX|CPP|LD|AR|CFLAGS|CXXFLAGS|LDFLAGS|MAKE"
     r"|CMAKE|DOCKER|COMPOSE|KUBE|HELM|TF|AWS|AZURE|GOOGLE|CLOUDSDK|GH|HUB|OPENSSL|CURL|WGET"
     r"|LESS|MORE|GREP|RIPGREP|FZF|BAT|JQ|AWK|GAWK|SED|TAR|GZIP|XZ|ZIP|RSYNC|PG|MYSQL|HTTPS?"
-    r"|FTP|ALL|NO)_?.*|[a-z]+_proxy|npm_.*|histchars|auto_resume|_.*",
+    r"|FTP|ALL|NO)_?.*|[a-z]+_proxy|npm_.*|histchars|auto_resume|_.*"
 )
 """Names that the shell or well-known programs look at: setting one may change what runs."""
 
@@ -170,7 +170,7 @@ def is_harmless_variable(name: str, value: ShellWord, *, program: str) -> bool:
     """Return whether setting an environment variable for a program is harmless."""
     if name == "IFS" and program == "read":
         return value.kind == "plain"
-    if not HARMLESS_VARIABLES.fullmatch(name) or value.value is None:
+    if not re.fullmatch(HARMLESS_VARIABLES, name) or value.value is None:
         return False
     if name.endswith("PAGER"):
         return value.text in HARMLESS_PAGERS
@@ -193,4 +193,4 @@ def with_variables(step: CommandStep, given: list[tuple[str, ShellWord]]) -> Com
 
 def is_assignable(name: str) -> bool:
     """Return whether setting a shell variable affects nothing but the command line itself."""
-    return name.isidentifier() and name.isascii() and not SIGNIFICANT_VARIABLES.fullmatch(name)
+    return name.isidentifier() and name.isascii() and not re.fullmatch(SIGNIFICANT_VARIABLES, name)
