@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -161,3 +162,22 @@ def test_sessions_are_found_after_the_repository_was_removed(
     before = identify_project(home, str(folder))
     shutil.rmtree(folder / ".git")
     assert before.key in identify_project(home, str(folder)).keys
+
+
+def test_git_is_asked_only_where_there_may_be_a_commit(
+    tmp_path: Path, home: TravoisHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, programs = tmp_path / "work", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    git(folder, "init", "-q")
+    fake = programs / "git"
+    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexit 1\n")
+    fake.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        assert identify_project(home, str(folder)).key.startswith("dir-")
+        assert not (tmp_path / "asked").exists()
+    git(folder, "commit", "-q", "--allow-empty", "-m", "first")
+    git(folder, "pack-refs", "--all")
+    assert identify_project(home, str(folder)).key.startswith("git-")

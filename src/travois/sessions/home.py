@@ -235,10 +235,21 @@ def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
     known = _load_record(home, _record_name(common))
     if known is not None and known.stamp == stamp:
         return known.key
-    key = _first_commit(root)
+    key = "" if _is_unborn(common) else _first_commit(root)
     if key:
         _save_record(home, _record_name(common), FolderRecord(common, key, stamp))
     return key
+
+
+def _is_unborn(common: str) -> bool:
+    """Return whether a repository plainly has no commit yet, so that git need not be asked."""
+    head = _read_small_file(os.path.join(common, "HEAD"))
+    others = ("packed-refs", "reftable", "worktrees")
+    return (
+        head.startswith("ref: refs/")
+        and not os.path.exists(os.path.join(common, head.removeprefix("ref: ").strip()))
+        and not any(os.path.exists(os.path.join(common, name)) for name in others)
+    )
 
 
 def _first_commit(root: str) -> str:
