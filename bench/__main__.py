@@ -13,7 +13,7 @@ from importlib import import_module
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
     *("snapshots", "cache", "agents", "recall", "screen", "offline", "router", "symbols"),
-    *("search", "floods", "soak", "walks", "typed"),
+    *("search", "floods", "soak", "walks", "typed", "beside"),
 )
 
 RECORDED = ("tokens", "fidelity", "memory", "calls", "asks")
