@@ -43,7 +43,7 @@ def kept_at(folder: Path) -> DerivedState:
     """Open the session, keep a checkpoint of all so far, and return what is known."""
     with SessionLog.open(folder) as log:
         session = Session(log)
-        session._save_checkpoint()  # pyright: ignore[reportPrivateUsage] however small the log is
+        session._save_derived_state()  # pyright: ignore[reportPrivateUsage] however small the log is
         return derived(session)
 
 
@@ -205,7 +205,7 @@ def test_damage_before_a_checkpoint_is_still_told(tmp_path: Path) -> None:
     data = (folder / LOG_FILE_NAME).read_bytes()
     (folder / LOG_FILE_NAME).write_bytes(data.replace(b"did 3", b"die 3"))
     with SessionLog.open(folder) as log:
-        Session(log)._save_checkpoint()  # pyright: ignore[reportPrivateUsage]
+        Session(log)._save_derived_state()  # pyright: ignore[reportPrivateUsage]
         before = log.skipped
     with SessionLog.open(folder) as log:
         Session(log)
@@ -233,7 +233,7 @@ log = SessionLog.open(Path(sys.argv[1]))
 session = Session(log)
 os.open, os.replace, os.fdopen, os.rename = map(dying, (os.open, os.replace, os.fdopen, os.rename))
 Path.replace = dying(Path.replace)
-session._save_checkpoint()
+session._save_derived_state()
 print(count)
 """
 

@@ -64,7 +64,7 @@ def test_it_is_the_same_from_a_checkpoint_on_at_any_entry(tmp_path: Path) -> Non
         with SessionLog.create(folder, opened()) as log:
             for fact in told[:number]:
                 log.append(fact)
-            Session(log)._save_checkpoint()  # pyright: ignore[reportPrivateUsage]
+            Session(log)._save_derived_state()  # pyright: ignore[reportPrivateUsage]
             for fact in told[number:]:
                 log.append(fact)
         with SessionLog.open(folder) as log:
@@ -142,7 +142,7 @@ def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_
     folder = written(tmp_path / "s1")
     with SessionLog.open(folder) as log:
         session = Session(log)
-        session._save_checkpoint()  # pyright: ignore[reportPrivateUsage] however small the log is
+        session._save_derived_state()  # pyright: ignore[reportPrivateUsage] however small the log is
         session.append(user("said since"))
         read = session.all_entries()
     with SessionLog.open(folder) as log:
