@@ -64,7 +64,7 @@ IGNORED_FLAGS = (
 """Flags of other agents that mean nothing here; then such that take no value."""
 IGNORED_SWITCHES = (
     *("allow-dangerously-skip-permissions", "chrome", "no-chrome", "ide"),
-    *("prompt-suggestions", "session-mirror"),
+    "prompt-suggestions",
 )
 OUTPUT_FORMATS = ("text", "json", "stream-json", "codex-json")
 COMMAND_MODULES = {
@@ -157,6 +157,7 @@ def _add_compatibility_flags(top: ArgumentParser) -> None:
         add(f"--{name}", action="store_true", help=SUPPRESS)
     add("--debug", nargs="?", const="on", default="", help=SUPPRESS)
     # What it asks for is always so: nothing of the machine stands in the system text.
+    add("--session-mirror", action="store_true", help=SUPPRESS)
     add("--exclude-dynamic-system-prompt-sections", action="store_true", help=SUPPRESS)
     add("--thinking", default="", choices=("adaptive", "enabled", "disabled"), help=SUPPRESS)
     add("--max-thinking-tokens", type=int, default=-1, help=SUPPRESS)

@@ -111,6 +111,9 @@ with lazy_imports():
     from travois.compose import dreaming, session_store
 
 
+HOST_CONFIG_VARIABLE = "CLAUDE_CONFIG_DIR"
+
+
 class SessionRuntime(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
 
@@ -515,6 +518,11 @@ def open_mirrored_log(
 ) -> tuple[OpenedSession, tuple[str, ...]]:
     """Open the log, here and in the session store if there is one; return notices, too."""
     address = find_store_address(options, loaded.settings.session_store, os.environ)
+    if not address and options.driven and options.resume and HOST_CONFIG_VARIABLE in os.environ:
+        stored = session_store.fetch_transcript(place, options, os.environ)
+        opened = open_log(place, options, stack)
+        told = session_store.settle_with_transcript(place, opened, stored) if stored else ""
+        return opened, (told,) if told else ()
     if not address:
         return open_log(place, options, stack), ()
     storage = session_store.open_session_storage(place, address)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat import transcript_frames
 from travois.compose.open_session import OpenedSession, Workspace
 from travois.compose.options import Options
 from travois.core.display_text import write_stderr
@@ -109,6 +114,33 @@ class SessionStorage:
             return (work.restore_work(self._store.read_stored_file(id, BUNDLE_FILE)),)
         except KeyError:
             return ()
+
+
+def fetch_transcript(
+    place: Workspace, options: Options, environ: Mapping[str, str]
+) -> SessionStore | None:
+    """Return the session to resume as the host of claude-agent-sdk got it from its store.
+
+    One that is not on this machine is fetched at once.
+    """
+    path = transcript_frames.find_transcript(options.resume, environ)
+    if path is None or not fetch.SAFE_ID.fullmatch(options.resume):
+        return None
+    scratch = Path(tempfile.mkdtemp(prefix="travois-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    store = transcript_frames.unpack_transcript(path, options.resume, scratch)
+    if store is not None:
+        SessionStorage(store, place).fetch_missing(options)
+    return store
+
+
+def settle_with_transcript(place: Workspace, opened: OpenedSession, store: SessionStore) -> str:
+    """Take over what the host's store has and this machine has not; return what to tell."""
+    assert isinstance(opened.log, ResilientSessionLog)
+    folder, kept = opened.log.folder, BlobStore(place.home.blobs)
+    told = fetch.settle_difference(store, opened.id, folder, kept)
+    opened.log.reread_end()
+    return told
 
 
 def open_session_storage(place: Workspace, address: str) -> SessionStorage:

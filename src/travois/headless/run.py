@@ -25,7 +25,7 @@ from travois.compose.mcp import list_server_statuses
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
-from travois.core.facts import Ended, Entry, Finished, Noted
+from travois.core.facts import Assistant, Ended, Entry, Finished, Noted, Result
 from travois.core.json import encode_json
 from travois.core.models import ModelCard
 from travois.engine.agent import Agent
@@ -93,6 +93,8 @@ class HeadlessRun:
         """The structured answer that is required, if any."""
         self.brought: Callable[[], JsonObject] = dict
         """Returns extra fields for the first line of a turn."""
+        self.follow_with: Callable[[], None] = _do_nothing
+        """Called before each result line, and after each reply."""
         self._telling = StreamJsonOptions(
             partial=args.include_partial_messages,
             replay=args.replay_user_messages,
@@ -310,6 +312,8 @@ class HeadlessRun:
                     write_stderr(f"travois: {notice}\n")
                 for line in self._event_lines(event, speaker):
                     print_json_line(line)
+                if isinstance(event, Entry) and isinstance(event.fact, Assistant | Result):
+                    self.follow_with()
         if self._alone and speaker.tally.ended.why == "end" and await wait_for_background(session):
             await self._run_and_print(session, (), speaker=speaker)
 
@@ -384,6 +388,7 @@ class HeadlessRun:
                 print_json_line(line)
             return
         if self._format != "text":
+            self.follow_with()
             print_json_line(speaker.result_line(seconds))
             return
         if text := self._outcome_text(tally):
@@ -412,6 +417,10 @@ class HeadlessRun:
         if self.shape is None or not self.shape.given:
             return tally.text
         return msgspec.json.encode(self.shape.value).decode()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _notice_text(event: Event) -> str:

@@ -7,6 +7,7 @@ opens after the client's `initialize`, so that its tools are in the head of the 
 from __future__ import annotations
 
 import math
+import os
 import select
 import sys
 from argparse import Namespace
@@ -26,6 +27,7 @@ from travois.compose.mcp import list_server_statuses
 from travois.compose.options import Options
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
+from travois.core.facts import Entry
 from travois.engine.background_jobs import JOB_WAIT_SECONDS
 from travois.headless import prompt_input
 from travois.headless.control import mcp, requests
@@ -43,7 +45,11 @@ from travois.headless.control.messages import (
     InputLine,
 )
 from travois.headless.run import HeadlessRun, print_json_line
+from travois.lazy_imports import lazy_imports
 from travois.sdk import Session
+
+with lazy_imports():
+    from travois.compat import transcript_frames
 
 MAX_EXIT_SECONDS = 3.0
 """Seconds that clients wait at least for the process to exit."""
@@ -97,11 +103,35 @@ class ControlSession:
             async with AsyncExitStack() as stack:
                 self._session = await self._enter_session(stack)
                 self.run.follow_subagents(self.session, group)
+                if self._args.session_mirror:
+                    self.run.follow_with = self._open_transcript_mirror(stack)
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
             write_stderr(f"travois: {notice}\n")
         self.run.code = self.run.code or (2 if self._garbled else 0)
+
+    def _open_transcript_mirror(self, stack: AsyncExitStack) -> Callable[[], None]:
+        """Return a function that sends what is new to the host's session store."""
+        agent = self.session.crew.agent
+        events = stack.enter_context(agent.session.watch())
+        frames = transcript_frames.TranscriptFrames(
+            self.session.id,
+            agent.world.root,
+            blobs=agent.world.blobs,
+            environ=os.environ,
+        )
+        pending = [*agent.session.read_whole_log()]
+
+        def send_new_entries() -> None:
+            while events.statistics().current_buffer_used:
+                event = events.receive_nowait()
+                pending.extend((event,) if isinstance(event, Entry) else ())
+            if frame := frames.encode_frame(pending):
+                print_json_line(frame)
+            pending.clear()
+
+        return send_new_entries
 
     async def _enter_session(self, stack: AsyncExitStack) -> Session:
         try:
