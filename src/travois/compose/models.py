@@ -35,6 +35,7 @@ from travois.providers.catalog import Catalog, ModelPolicy
 from travois.providers.client import HttpModel
 from travois.providers.http.client import DirectTransport, Timeouts
 from travois.providers.http.transport import create_transport
+from travois.providers.rate_limits import RateLimiter
 from travois.providers.request import EFFORT_LEVELS
 from travois.sessions import home
 from travois.sessions.session import Session
@@ -294,6 +295,7 @@ class ModelFactory:
         self._opened = AsyncExitStack()
         stack.push_async_callback(self._opened.aclose)
         self._local = LocalModels(loaded, self._opened)
+        self._limiters: dict[tuple[str, str], RateLimiter] = {}
 
     def __call__(self, card: Card) -> ModelClient:
         return self.connect(card)[0]
@@ -309,7 +311,9 @@ class ModelFactory:
         self._hide_key(where.headers)
         travel = create_transport(where.url, os.environ, _request_timeouts(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
-        return HttpModel(card, where, travel, heard=self._hide_key, known=among), where.key_source
+        limiter = self._limiters.setdefault((where.url, card.id), RateLimiter(where.url, card.id))
+        client = HttpModel(card, where, travel, heard=self._hide_key, known=among, limiter=limiter)
+        return client, where.key_source
 
     def _hide_key(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""

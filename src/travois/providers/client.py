@@ -16,6 +16,7 @@ from travois.permissions.secrets import register_secrets
 from travois.providers.catalog import Catalog, ModelEndpoint
 from travois.providers.clouds import adapt_request_for_cloud
 from travois.providers.http.client import HttpResponse, Transport
+from travois.providers.rate_limits import RateLimiter
 from travois.providers.replies import ApiError, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.providers.sigv4 import SigningScope, sign_aws_request
@@ -106,12 +107,15 @@ class HttpModel:
         silence: float = MAX_SILENT_SECONDS,
         heard: Callable[[Headers], None] = lambda headers: None,
         known: Catalog | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
+        """`limiter` is shared with other clients of the same model."""
         self._model = model
         self._endpoint = endpoint
         self._transport = transport
         self._silence = silence
         self._known = known
+        self._limiter = limiter or RateLimiter(endpoint.url, model.id)
         self._keys = ApiKeyCommand(endpoint.helper, heard) if endpoint.helper else None
 
     @asynccontextmanager
@@ -136,9 +140,11 @@ class HttpModel:
         base, mark, query = there.url.partition("?")
         mark = "&" if mark and "?" in request.path else mark
         url, size = f"{base}{request.path}{mark}{query}", len(request.body)
+        await self._limiter.wait_for_turn()
         key = await self._keys.auth_headers() if self._keys else ()
         headers = (*CLIENT_HEADERS, *key, *self._sign_headers(request, url))
         async with self._transport.post(url, headers=headers, body=request.body) as response:
+            self._limiter.record_response(response.status, response.headers, now=time())
             if response.status != 200:
                 raise await self._error_of_response(response)
             if why := _unusable_reply_reason(response):
