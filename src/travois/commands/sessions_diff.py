@@ -517,7 +517,7 @@ def _describe_file_change(change: FileChange | None) -> str:
 
 
 def _compare_file(found: SessionComparison, path: str) -> str:
-    """Return whether one or both sessions changed a file, and whether it then differs."""
+    """Describe whether one or both sessions changed a file, and whether it then differs."""
     if path not in found.a.files:
         return "only B"
     if path not in found.b.files:

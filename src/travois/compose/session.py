@@ -473,7 +473,7 @@ async def _apply_requested_head(
     guests: HostExtensions,
     serve: serving.ModelFactory,
 ) -> str:
-    """Apply the requested head to a resumed session; return a notice if something gave way.
+    """Apply the requested head to a resumed session.
 
     Returns what had to give way for that, or nothing.
     """

@@ -83,7 +83,7 @@ async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = 
 
 
 async def find_worktree(agent: Agent, path: str) -> Worktree:
-    """Return the git worktree at a path; None unless it belongs to the agent's repository."""
+    """Return the git worktree of the repository at a path; raise `ToolError` if it is none."""
     ground = _git_context(agent)
     repo = await repository.find_repository(ground)
     listed = repository.decode_git_output(

@@ -73,7 +73,7 @@ def _build_patch_args(args: ToolArgs, found: re.Match[str]) -> ToolArgs:
 
 
 def extract_escalation(args: ToolArgs) -> ToolArgs:
-    """Return another agent's request to run outside the sandbox; None if there is none."""
+    """Return another agent's request to run outside the sandbox; empty if there is none."""
     wished = args.get("with_escalated_permissions") is True
     wished |= args.get("sandbox_permissions") == "require_escalated"
     wished |= args.get("dangerouslyDisableSandbox") is True

@@ -214,7 +214,7 @@ def _restrict_in_plan_mode(
 
 
 def _prefer_named_rule(own: PermissionDecision, verdict: PermissionDecision) -> PermissionDecision:
-    """Return the decision of a permission rule that names the tool itself; None if none does.
+    """Return the decision of a permission rule that names the tool itself, else the verdict.
 
     Such a rule wins over the mode; of two rules the stricter one applies.
     """

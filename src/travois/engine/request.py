@@ -18,7 +18,7 @@ from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 
 
 async def request_reply(agent: Agent) -> str:
-    """Request one model reply and log it; return why there is none, else None."""
+    """Request one model reply and log it; return why there is none, else empty."""
     tries = RequestTries()
     while True:
         try:

@@ -35,7 +35,7 @@ def locate_calls(agent: Agent) -> CallLocation:
 
 
 def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Access, ...]:
-    """Return the read access to a command's folder if the sandbox hides it; else None."""
+    """Return the read access to a command's folder if the sandbox hides it; else empty."""
     if agent.permissions.sandbox is None or tool != "Bash":
         return ()
     hides = is_covered_path(agent.permissions.sandbox, agent.permissions.guard, here.cwd)

@@ -438,7 +438,7 @@ def _project_key(home: TravoisHome, cwd: str) -> str:
 
 
 def recognize_session_file(path: Path) -> SessionFile:
-    """Recognize which agent's session a file to import is, by its content; None if unknown."""
+    """Recognize by its content which agent's session a file to import is; raises `UserError`."""
     try:
         agent, found = _detect_session_agent(path), stat_session_file("", path)
     except OSError as error:

@@ -288,7 +288,7 @@ def _first_certain_ask(asks: list[PermissionDecision]) -> PermissionDecision:
 
 
 def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> PermissionDecision:
-    """Return whether every step of a command line is harmless or allowed by a permission rule."""
+    """Decide permission for a command plan: each step must be harmless or allowed by a rule."""
     rules = [_find_needed_rule(guard, use, step) for step in plan.steps]
     asks = list(_reasons_to_ask(guard, use, plan, rules))
     if asks:

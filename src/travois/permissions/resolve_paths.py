@@ -187,7 +187,7 @@ def plan_command_lines(accesses: tuple[Access, ...], here: CallLocation) -> tupl
 
 
 def find_repository_around(folder: str) -> str:
-    """Return the git repository whose settings git would obey in this folder; empty if none."""
+    """Return the git repository whose settings git would obey in this folder; `/` if none."""
     path = real_path(folder)
     while path != "/":
         if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):

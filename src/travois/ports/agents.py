@@ -200,7 +200,7 @@ class Worktrees(Protocol):
 
 
 def decode_worktree_move(state: str) -> WorktreeMove | None:
-    """Decode the worktree that a session moved into; empty if it is where it began."""
+    """Decode the worktree that a session moved into; None if it is where it began."""
     return msgspec.json.decode(state, type=WorktreeMove) if state else None
 
 

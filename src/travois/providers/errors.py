@@ -198,7 +198,7 @@ def _classify_error(
 
 
 def _kind_of_status(status: int, named: ApiErrorKind | None) -> ApiErrorKind:
-    """Return the error kind of an HTTP status; None inside a stream, where the name decides."""
+    """Return the error kind of an HTTP status; inside a stream, that of the error's name."""
     return (
         load_error_tables().statuses.get(str(status))
         or named

@@ -283,7 +283,7 @@ def trust_root(folder: str) -> str:
 
 
 def trust_status(home: TravoisHome, root: str, wanted: Iterable[str]) -> TrustStatus:
-    """Return whether the user trusts everything that a folder asks for."""
+    """Return how far the user trusts what a folder asks for."""
     said, asked = _load_folder_trust(home, root), set(map(digest_request, wanted))
     if said.trusted and asked <= set(said.agreed):
         return "trusted"

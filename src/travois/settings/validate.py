@@ -169,7 +169,7 @@ def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
 
 
 def _find_rule_flaw(text: str, effect: RuleEffect) -> tuple[str, str]:
-    """Return what is invalid in a settings file's permission rule, and why; None if nothing."""
+    """Return what is wrong with a settings file's permission rule, and why; no reason if valid."""
     try:
         why = explain_unenforceable_rule(rules.parse_permission_rule(text, effect))
     except ValueError as error:

@@ -68,7 +68,7 @@ async def _wait_for_others(known: SharedSummaries, key: str) -> None:
 
 
 def find_shared_summary(agent: Agent, view: View, *, what: str) -> Reply | None:
-    """Return the shared summary of this conversation, or of nearly all of it; empty if none."""
+    """Return the shared summary of this conversation, or of nearly all of it; None if none."""
     if agent.context.open_summaries is None or what not in SHARED_PURPOSES:
         return None
     known = agent.context.open_summaries()

@@ -157,7 +157,7 @@ def _is_prepared_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bo
 
 
 def find_prepared_summary(agent: Agent) -> ModelSummary:
-    """Return an up-to-date summary from notes or a draft, which needs no request; else None."""
+    """Return an up-to-date summary from notes or a draft; else an empty one and why."""
     why = _reason_not_to_ask(agent)
     ready = None if why else _use_prepared_part(agent, SummaryRequest("switch"))
     return ready or ModelSummary(why=why or "no up-to-date summary was prepared")
@@ -276,7 +276,7 @@ async def _wait_before_retry(agent: Agent, problem: ApiError | None, *, attempt:
 
 
 async def prepare_draft(agent: Agent) -> str:
-    """Let the model draft a compaction's summary in advance; None if that fails."""
+    """Let the model draft a compaction's summary in advance; empty if that fails."""
     try:
         return (await _ask_fork(agent, SummaryRequest("auto"), what="draft")).text
     except SummaryFailure:

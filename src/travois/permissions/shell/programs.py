@@ -68,7 +68,7 @@ ShellWords = tuple[ShellWord, ...]
 
 
 def _check_program_name(words: ShellWords) -> ShellWords:
-    """Raise if the program that a wrapper such as `env` runs is not certain."""
+    """Return the words that a wrapper such as `env` runs; raise if the program is uncertain."""
     if not words or words[0].value is None:
         raise UnsafeArguments("the program it runs is only known at run time")
     if words[0].text in STATEFUL_BUILTINS:

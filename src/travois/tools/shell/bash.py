@@ -105,7 +105,7 @@ def signal_name(number: int) -> str:
 
 
 def status_change(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
-    """Return the fact that a background job's status changed; None if the log has it."""
+    """Return the fact that a background job's status changed; empty if the log has it."""
     change = Changed(f"job:{id}", describe_status(status))
     return () if env.state.get(change.what) == change.value else (change,)
 
@@ -333,7 +333,7 @@ async def _run_command(args: BashArgs, env: Env, call: str) -> tuple[ProcessResu
 
 
 def _output_file(env: Env, call: str) -> str:
-    """Return the file for Bash output too large for memory; None if none can be kept."""
+    """Return the file for Bash output too large for memory; empty if none can be kept."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
