@@ -32,7 +32,7 @@ HASH_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class TranscriptEntry(msgspec.Struct):
-    """What is read of an entry that comes back from a store."""
+    """The fields read of an entry that comes back from a store."""
 
     type: str = ""
     line: str = ""
@@ -43,7 +43,7 @@ class TranscriptEntry(msgspec.Struct):
 
 
 class LogLineHead(msgspec.Struct):
-    """What tells log lines apart."""
+    """The fields that tell log lines apart."""
 
     seq: int = 0
 

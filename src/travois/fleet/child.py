@@ -44,7 +44,7 @@ StopReason = Literal["", "cancelled", "leaving", "lease", "rate"]
 
 
 class ChildResult(msgspec.Struct, frozen=True):
-    """How a run ended."""
+    """The outcome of a run."""
 
     outcome: ChildOutcome
     why: str = ""
@@ -55,14 +55,14 @@ class ChildResult(msgspec.Struct, frozen=True):
 
 
 class SessionTotals(msgspec.Struct, frozen=True):
-    """What a task's session has used in all its runs, as its log tells."""
+    """The usage of a task's session in all its runs, by its log."""
 
     dollars: float = 0.0
     usage: Usage = Usage()
 
 
 class _Line(msgspec.Struct):
-    """What the fleet reads of a line of `stream-json`."""
+    """The fields that the fleet reads of a `stream-json` line."""
 
     type: str = ""
     subtype: str = ""

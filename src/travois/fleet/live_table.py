@@ -33,7 +33,7 @@ class LiveTable:
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a terminal to draw on."""
+        """True if there is a terminal to draw on."""
         return self._console.is_terminal
 
     def screen(self) -> AbstractContextManager[object]:

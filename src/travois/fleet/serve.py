@@ -26,7 +26,7 @@ FAILED_EXIT_CODE = 1
 
 
 class StopSignal:
-    """Whether the worker was asked to stop; a second time ends the process at once."""
+    """The request to stop the worker; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -49,7 +49,7 @@ MAX_ANSWER_CHARS = 20_000
 
 
 class WorkerLease(Protocol):
-    """What the steps need to know of their worker."""
+    """The part of a worker that the steps need to know."""
 
     id: str
     slots: int

@@ -163,7 +163,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will happen by itself."""
+        """True if nothing more will happen by itself."""
         return self.state in FINAL_STATES
 
 
@@ -174,7 +174,7 @@ class Database(msgspec.Struct, frozen=True):
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether it is a file of this machine."""
+        """True if it is a file of this machine."""
         return self.url.startswith("sqlite:")
 
     def session_store_variables(self, epoch: int) -> dict[str, str]:

@@ -65,7 +65,7 @@ class FleetTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class TaskProblem(msgspec.Struct, frozen=True):
-    """What is wrong with one field of one task, and where it stands."""
+    """A problem with one field of a fleet task, and its position in the file."""
 
     place: str
     field: str

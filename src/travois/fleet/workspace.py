@@ -37,7 +37,7 @@ GIT_CONFIG_TEXT = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 
 
 class WorkspaceProblem(UserError):
-    """Why a clone, a setup command or a push did not work."""
+    """A failed clone, setup command or push, and the reason."""
 
     def __init__(self, what: str, *, why: str, retryable: bool = False) -> None:
         super().__init__(what, why=why)

@@ -1,4 +1,4 @@
-"""What providers say about rate limits, and waiting for them: one limiter for all agents.
+"""The rate limits of providers, and waiting for them: one limiter for all agents.
 
 Several agents of a process ask the same model. When one is told to wait, or that no request is
 left, the others wait, too, instead of running into the limit one after another. Other programs can
