@@ -66,7 +66,8 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml packages/travois-lab/pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]' -e packages/travois-lab
+	@echo "Downloading and installing the packages of Travois (first run only)..." >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[code,embed,mcp,web]' -e packages/travois-lab >&2
 	@touch $@
 
 # Tests run with exactly the packages of the lock file, each checked against its hash; the build

@@ -39,6 +39,7 @@ WORD_PATTERN = re.compile(r"\w+|\s+|[^\w\s]")
 MIN_SIMILARITY = 0.5
 """Two lines that have less in common are shown as one removed and one added as a whole."""
 MAX_COMPARED_CHARS = 1_000
+MAX_PAIRED_LINES = 30
 MAX_COLOURED_CHARS = 100_000
 """Longer texts are shown without syntax colours, and longer lines without changed words."""
 TAB_COLUMNS = 4
@@ -130,7 +131,7 @@ def _build_hunk_rows(hunk: DiffHunk, path: str) -> Iterator[DiffRow]:
         coloured = _colour_lines(path, [lines[at] for at in side])
         for at, spans in zip(side, coloured, strict=True):
             looks[at] = spans
-    for one, two in _pair_changed_lines(signs):
+    for one, two in _pair_changed_lines(signs, lines):
         looks[one], looks[two] = _mark_changed_words(looks[one], looks[two])
     old, new = hunk.old_start, hunk.new_start
     for sign, spans in zip(signs, looks, strict=True):
@@ -140,13 +141,31 @@ def _build_hunk_rows(hunk: DiffHunk, path: str) -> Iterator[DiffRow]:
         new += kind != "-"
 
 
-def _pair_changed_lines(signs: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pair each removed line with the added line that replaces it, by their order."""
+def _pair_changed_lines(signs: Sequence[str], lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Pair each removed line with the added line that replaces it, in their order."""
     by_sign = groupby(range(len(signs)), key=signs.__getitem__)
     runs = [(sign, list(run)) for sign, run in by_sign]
     for (sign, went), (following, came) in pairwise(runs):
         if (sign, following) == ("-", "+"):
-            yield from zip(went, came, strict=False)
+            yield from (
+                zip(went, came, strict=True)
+                if len(went) == len(came)
+                else (_pair_by_words(went, came, lines))
+            )
+
+
+def _pair_by_words(
+    went: Sequence[int], came: Sequence[int], lines: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    """Pair lines that share most of their words; no pair crosses another."""
+    words = {at: frozenset(re.findall(r"\w+", lines[at])) for at in (*went, *came)}
+    first = 0
+    for one in went[:MAX_PAIRED_LINES]:
+        rest = came[first : first + MAX_PAIRED_LINES]
+        best = max(rest, key=lambda two: len(words[one] & words[two]), default=None)
+        if best is not None and 2 * len(words[one] & words[best]) > len(words[one]):
+            yield one, best
+            first = came.index(best) + 1
 
 
 def _mark_changed_words(

@@ -40,6 +40,7 @@ from travois.core.facts import (
 )
 from travois.core.models import ModelCard
 from travois.core.tool_names import canonical_call, decode_arguments
+from travois.diff_rows import DiffRow, build_diff_rows, build_file_rows
 from travois.memory.memory import ExtractionOutcome
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, RequestRetrying, UserWarned
@@ -125,6 +126,16 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
             return msgspec.json.decode(self.result.detail if self.result else "", type=FilePatch)
         except msgspec.DecodeError:
             return None
+
+    @cached_property
+    def diff_rows(self) -> tuple[DiffRow, ...]:
+        """The rows of the file change that the call made; none if it made none."""
+        if self.patch is None or self.is_error:
+            return ()
+        content = self.arguments.get("content") if isinstance(self.arguments, dict) else None
+        if self.patch.type == "create" and isinstance(content, str):
+            return tuple(build_file_rows(self.patch.file_path, content))
+        return tuple(build_diff_rows(self.patch))
 
     def title(self, tools: Mapping[str, AnyTool]) -> str:
         """Return a one-line description; for a shell command, the command."""
@@ -244,6 +255,8 @@ class DocumentPart(msgspec.Struct, frozen=True):
     title: str
     text: str = ""
     media: tuple[Media, ...] = ()
+    rows: tuple[DiffRow, ...] = ()
+    """The change of a file, of the result that reports it."""
 
 
 PartFields = tuple[PartKind, str, str, tuple[Media, ...]]
@@ -254,9 +267,10 @@ def document_parts(entries: Iterable[Entry]) -> Iterator[DocumentPart]:
     items = SessionItems()
     for entry in entries:
         item = items.add(entry)
-        fact = item if isinstance(item, ToolCallItem) and item.result else entry.fact
-        for kind, title, text, media in _fact_parts(fact):
-            yield DocumentPart(entry.seq, entry.at, kind, title, text, media)
+        done = item if isinstance(item, ToolCallItem) and item.result else None
+        rows = done.diff_rows if done else ()
+        for kind, title, text, media in _fact_parts(done or entry.fact):
+            yield DocumentPart(entry.seq, entry.at, kind, title, text, media, rows)
 
 
 def _fact_parts(fact: AnyFact | ToolCallItem) -> Iterator[PartFields]:

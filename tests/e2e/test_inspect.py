@@ -19,13 +19,23 @@ from tests.core.told import reply, user
 from tests.e2e.program import Program
 from tests.inspector.logs import HEAD, compacted, make, talk, turn, write
 from travois.core.content import Call, Text
-from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
+from travois.core.facts import (
+    AnyFact,
+    Assistant,
+    Changed,
+    Decided,
+    Hooked,
+    Opened,
+    Result,
+    Spawned,
+)
 from travois.core.models import Usage
 from travois.core.view import View, project_view
 from travois.inspector.story import REQUEST_LAYERS, SessionStory
 from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog, read_history
+from travois.tools.diff import compare_texts
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "injections.jsonl"
 EVIL = (
@@ -157,6 +167,7 @@ def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
 ) -> None:
     make(home.session_folder("p", "s1"), *talk(6), compacted(4, 32), *turn(6))
     page.open(inspect("s1"))
+    page.press("2")
     last = story(home, "s1").steps[-1]
     page.wait("#detail h2", f"Request {last.index + 1} of 14")
     assert page.figures["Requests"] == "14"
@@ -185,11 +196,66 @@ def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
     assert page.run("return document.querySelectorAll('line.cut').length") == 1
 
 
+def edited() -> tuple[AnyFact, ...]:
+    """A turn that edits a file and runs a command that fails."""
+    patch = compare_texts("cart.py", "import os\nsize = 1\n", "import os\nsize = 2\n")
+    edit = Call("e1", "Edit", '{"file_path":"cart.py","old_string":"1","new_string":"2"}')
+    run = Call("b1", "Bash", '{"command":"pytest -q"}')
+    output = "\n".join(f"line {number}" for number in range(20))
+    return (
+        user("Make it **two**."),
+        Assistant((Text("I make it `two`."), edit, run), "calls", Usage(input=9, output=1)),
+        Result("e1", (Text("Edited."),), detail=patch.json()),
+        Result("b1", (Text(output),), error=True, lines=20),
+        reply("Done."),
+    )
+
+
+def test_the_first_view_is_the_conversation_with_results_and_diffs(
+    home: TravoisHome, inspect: Callable[..., str], page: Page
+) -> None:
+    make(home.session_folder("p", "s1"), HEAD, *edited())
+    page.open(inspect("s1"))
+    page.wait(".block.prompt", "Make it **two**.")
+    assert page.all(".block.answer .words") == ["I make it two.", "Done."]
+    assert page.all(".block.answer code") == ["two"]
+    rows = page.all(".diff tr")
+    assert rows == ["11 import os", "2-size = 1", "2+size = 2"]
+    assert page.all(".diff mark") == ["1", "2"]
+    assert page.all(".block.call.failed pre")[0].split("\n") == [f"line {n}" for n in range(14, 20)]
+    page.click(".block.call.failed button")
+    page.wait(".block.call.failed pre", "line 0\nline 1")
+    page.click(".buttons button:nth-child(3)")
+    until(lambda: len(page.all(".block")) == 1, "the calls of one tool")
+    assert page.all(".block header b") == [page.all("[aria-pressed=true]")[0].split()[0]]
+
+
+def test_a_link_with_an_entry_shows_that_place(
+    home: TravoisHome, inspect: Callable[..., str], page: Page
+) -> None:
+    make(home.session_folder("p", "s1"), *talk(300))
+    entries = list(story(home, "s1").entries)
+    wanted = next(e for e in entries if "question 20" in str(e.fact))
+    page.open(f"{inspect('s1')}&entry={wanted.seq}")
+    page.wait(".block.linked", "question 20")
+    page.click("#panel > button")
+    page.wait(".block.prompt", "question 0")
+
+
+def test_the_tools_keep_their_size_while_the_conversation_grows(home: TravoisHome) -> None:
+    make(home.session_folder("p", "s1"), *talk(4))
+    steps, at = story(home, "s1").steps, REQUEST_LAYERS.index("tools")
+    assert len({step.sizes[at] for step in steps}) == 1
+    assert [sum(step.sizes) for step in steps] == [step.tokens for step in steps]
+    assert [step.tokens for step in steps] == [step.usage.prompt for step in steps]
+
+
 def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
     home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
     make(home.session_folder("p", "s1"), *talk(3), compacted(4, 22), *turn(3))
     page.open(inspect("s1"))
+    page.press("2")
     found = story(home, "s1")
     page.wait("#detail h2", "Request 8 of 8")
     for key, index in (("k", 6), ("k", 5), ("j", 6), ("k", 5), ("k", 4)):
@@ -220,16 +286,16 @@ def test_a_compaction_shows_what_went_and_what_stands_for_it(
     make(home.session_folder("p", "s1"), *talk(3), compacted(4, 22, str(kept)), *turn(3, cold=True))
     kept.write_text("what was <b>set aside</b>")
     page.open(inspect("s1"))
-    page.press("3")
+    page.press("4")
     page.wait("#diff h2", "Compaction 1")
     assert page.all("#went .item pre")[0] == "question 0"
     assert len(page.all("#went .item")) == 8
     assert page.all("#stands pre")[0].endswith("The user asked question 0.")
     page.click("#diff li button")
     page.wait("#diff li pre", "what was <b>set aside</b>")
-    page.press("2")
+    page.press("3")
     page.wait("#panel td", "compaction")
-    page.press("4")
+    page.press("5")
     page.wait("#panel td", "you said so")
     page.wait("#panel td", "check.sh: ok")
 
@@ -274,6 +340,7 @@ def test_what_is_added_to_a_live_session_appears_without_a_reload(
         view = project_view(log.read())
         log.append(Changed("name", "the live one"))
         page.open(inspect("s1"))
+        page.press("2")
         page.wait("#live", "live")
         page.wait("#detail h2", "Request 4 of 4")
         page.run("window.same = true")
@@ -299,11 +366,12 @@ def test_agents_are_a_tree_that_leads_to_their_own_logs(
 ) -> None:
     agents(home)
     page.open(inspect("s1"))
-    page.press("5")
+    page.press("6")
     page.wait("#panel td", "look for the bridge")
     assert [one.strip("\u2003\u2514 ") for one in page.all("#panel td:first-child")] == ["a1", "a2"]
     page.click("#panel tbody tr")
     page.wait("h1", "Agent a1")
+    page.press("2")
     page.wait("#detail h2", "Request 6 of 6")
     page.press("\ue00c")
     page.wait("#panel caption", "Agents, each below the one that started it")
@@ -338,10 +406,11 @@ def test_nothing_that_a_log_holds_is_ever_more_than_text(
     rows = [json.loads(line) for line in lines]
     poisoned(home, [row.get("payload") or json.dumps(row) for row in rows] or [*EVIL])
     page.open(inspect("s1"))
+    page.press("2")
     page.wait("#detail h2", "Request")
     page.click("#seen > button")
     until(lambda: len(page.all("#seen .item")) > 3, "earlier items")
-    for key, what in (("4", "td"), ("5", "td"), ("1", "#detail h2")):
+    for key, what in (("5", "td"), ("6", "td"), ("1", ".block"), ("2", "#detail h2")):
         page.press(key)
         until(lambda what=what: page.all(f"#panel {what}"), what)
         assert page.run("return window.hacked") is None
@@ -370,7 +439,9 @@ def test_nothing_sticks_out_at_the_sides(
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     page.open(inspect("s1"))
     for key, what in zip(
-        "123451", ("h2", "caption", "h2", "caption", "caption", "h2"), strict=True
+        "1234562",
+        (".block", "h2", "caption", "h2", "caption", "caption", "h2"),
+        strict=True,
     ):
         page.press(key)
         until(lambda what=what: page.all(f"#panel {what}"), what)

@@ -11,11 +11,12 @@ from tests.e2e.program import Program
 REVIEW = "---\ndescription: Look at a file\n---\nReview $ARGUMENTS.\nSee @notes.txt"
 STATUS = "cat > told.json; printf '\\033[31mone\\033[0m \\033[2J%s\\ntwo' $COLUMNS"
 SHOWN = """\
-❯
-
+╭───────────────────────────────────────
+│ ❯ Describe a task, or / for commands
+╰───────────────────────────────────────
   one 80
   two
-  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0%"""
+  default · claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · ? for shortcuts"""
 
 
 def write(program: Program, name: str, text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.e2e.glass import Glass, steady, use
@@ -42,9 +44,10 @@ SHOWN = """
 
   Done.
 
-❯
-
-  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
+╭───────────────────────────────────────
+│ ❯ Describe a task, or / for commands
+╰───────────────────────────────────────
+  default · claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · $COST · cache 5 min"""
 ASKED = """\
   I will change it.
 
@@ -63,15 +66,9 @@ ASKED = """\
     a  yes, and don't ask again for changes of a.py in this project
     n  no, and tell it why
 
-  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
+  default · claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · $COST · cache 5 min · ? for shortcuts"""
 CHANGED = """\
   ✓ Edit a.py  +2 -1
-    1   def f():                                              1   def f():
-    2 -     return 1                                          2 +     x = 2
-                                                              3 +     return x
-    3                                                         4
-    4   def g():                                              5   def g():
-    5       return 2                                          6       return 2
 
   ? Run this command?
     $ rm made.txt
@@ -80,7 +77,7 @@ CHANGED = """\
 
 
 def screen(glass: Glass, program: Program) -> str:
-    seen = steady(glass.text).replace(__version__, "VERSION")
+    seen = re.sub(r"\$\d+\.\d+", "$COST", steady(glass.text)).replace(__version__, "VERSION")
     return seen.replace(str(program.folder), "FOLDER")
 
 
@@ -233,9 +230,9 @@ def test_commands_files_and_the_past_are_completed(program: Program) -> None:
         glass.type("\t\t \t")
         glass.until("accept-edits")
         glass.type("\x15/mode plan\r")
-        glass.until("The mode is plan.", "· plan ·")
+        glass.until("The mode is plan.", "  plan · claude")
         glass.type("\x1b[Z")
-        glass.gone("· plan ·")
+        glass.gone("  plan · claude")
         glass.type("look at @won")
         glass.until("src/wonder.py")
         glass.type("\t\r")

@@ -54,7 +54,7 @@ def test_forty_columns_are_enough(program: Program) -> None:
         glass.ready()
         glass.type("go\r")
         shown = glass.until("no, and tell it why")
-        assert "A paragraph with code that is folded" in shown
+        assert "A paragraph with code that is folded" in glass.story
         assert "  ? Run `rm\n    a-file-with-a-very-long-name.txt`?" in shown
         glass.still()
         glass.type("\x1b")
@@ -92,7 +92,9 @@ def test_another_size_leaves_one_prompt(program: Program) -> None:
         glass.type("and?\r")
         glass.until("Still.")
         glass.still()
-        assert [line for line in glass.lines if line == "❯"] == ["❯"]
+        assert [line for line in glass.lines if line.startswith("│ ❯")] == [
+            "│ ❯ Describe a task, or / for commands"
+        ]
         assert glass.leave() == 0
 
 
@@ -216,9 +218,13 @@ def test_nothing_that_content_says_is_obeyed_by_the_terminal(program: Program) -
         glass.type("go\r")
         glass.until("The end.")
         glass.still()
-        assert titles == []
+        assert {*titles} <= {"work", "✳ work", "go", "✳ go", BACKGROUND_QUERY_AS_TITLE}
         assert obeyed(glass.raw[before:]) == set()
         assert glass.leave() == 0
+
+
+BACKGROUND_QUERY_AS_TITLE = ";?"
+"""How pyte reads our question about the background."""
 
 
 def obeyed(raw: str) -> set[str]:
@@ -227,6 +233,7 @@ def obeyed(raw: str) -> set[str]:
 
     ours = re.compile(
         r"\x1b\[[0-9;]*[mABCDKLMJ]|\x1b\[\?25[hl]|\x1b\[\?12l|\x1b\[\?2004[hl]|[\r\n]"
+        r"|\x1b\]2;(?:✳ )?(?:go|work)\x07"
     )
     rest = ours.sub("", raw)
     hidden = re.search(r"\x1b\[(?:[0-9]*;)*8(?:;[0-9]*)*m", raw)
@@ -300,8 +307,8 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
                 "❯ hello 0",
                 "❯ hello 1",
                 "❯ hello 2",
-                "❯",
             ]
+            assert shown.count("│ ❯") == shown.count("╭─") == 1
             assert shown.count("Words.") == 3
         finally:
             tmux("kill-server")

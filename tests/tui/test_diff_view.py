@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from travois.diff_rows import DiffRow, Span, build_diff_rows, build_text_rows, render_diff_html
 from travois.tools.diff import compare_texts
 from travois.tui.diff_view import render_change, render_unified_diff
-from travois.tui.markdown import STYLE_PATTERN, display_width
+from travois.tui.layout import STYLE_PATTERN, display_width
 from travois.tui.theme import Theme, resolve_theme
 
 NONE = resolve_theme("none", {})
@@ -74,6 +74,17 @@ def test_the_words_that_changed_are_marked_and_the_code_is_coloured() -> None:
 def test_lines_with_little_in_common_are_not_marked_word_by_word() -> None:
     rows = build_text_rows("a.txt", "one two three\n", "something else entirely\n")
     assert not any(span.is_changed for row in rows for span in row.spans)
+
+
+def test_words_are_compared_with_the_line_that_replaces_them() -> None:
+    after = "a comment comes first\nreturn the sum of prices\n"
+    rows = build_text_rows("a.txt", "return the mean of prices\n", after)
+    marked = {row.text: [span.text for span in row.spans if span.is_changed] for row in rows}
+    assert marked == {
+        "return the mean of prices": ["mean"],
+        "a comment comes first": [],
+        "return the sum of prices": ["sum"],
+    }
 
 
 def test_parts_far_apart_are_separated() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from travois.core.tasks import Task
 from travois.tools.diff import compare_texts
-from travois.tui import agent_progress, footer, transcript
+from travois.tui import agent_progress, diff_view, footer, transcript
 from travois.tui.agent_progress import SpinnerState
 from travois.tui.footer import FooterStatus
 from travois.tui.keys import Pastes
-from travois.tui.markdown import display_width, wrap_words
+from travois.tui.layout import display_width, wrap_words
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.start import is_interactive_start
 from travois.tui.theme import resolve_theme
 
 NONE = resolve_theme("none", {})
 BARE = resolve_theme("auto", {"NO_COLOR": "1"})
-FULL = FooterStatus("anthropic/claude-opus-5-5", "plan", "main", used=70, warm=260, tasks=2)
+FULL = FooterStatus(
+    "anthropic/claude-opus-5-5", "plan", "main", used=70, warm=260, tasks=2, dollars=1.25
+)
 
 
 def plain(line: str) -> str:
@@ -25,11 +27,14 @@ def plain(line: str) -> str:
 
 
 def test_the_footer_leaves_out_what_has_no_room() -> None:
-    whole = "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · cache 4 min · 2 tasks"
+    whole = (
+        "  plan · claude-opus-5-5 · main · ━━━━━━╌╌ 70% · $1.25 · cache 4 min · 2 tasks"
+        " · ? for shortcuts"
+    )
     assert plain(footer.render_footer(FULL, BARE, 100)) == whole
     assert (
         plain(footer.render_footer(FULL, BARE, 60))
-        == "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · 2 tasks"
+        == "  plan · claude-opus-5-5 · main · ━━━━━━╌╌ 70% · 2 tasks"
     )
     assert plain(footer.render_footer(FULL, BARE, 40)) == "  plan · ━━━━━━╌╌ 70% · 2 tasks"
 
@@ -49,14 +54,14 @@ def test_the_spinner_leaves_out_what_has_no_room() -> None:
 
 def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
     change = compare_texts("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
-    assert [plain(line) for line in transcript.render_patch(change, NONE, 40)] == [
+    assert [plain(line) for line in diff_view.render_patch(change, NONE, 40)] == [
         "    1   one",
         "    2 - two",
         "    2 + 2",
         "    3   three",
         "    4 + four",
     ]
-    assert plain(transcript.format_line_counts(change, NONE)) == "+2 -1"
+    assert plain(diff_view.format_line_counts(change, NONE)) == "+2 -1"
 
 
 def test_a_long_list_is_shown_where_the_work_is() -> None:

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.tui.markdown import (
+from travois.tui.layout import (
     COLOUR_PATTERN,
-    MarkdownStream,
     clean_display_text,
     cut_line,
     display_width,
     fold_lines,
-    render_markdown,
 )
+from travois.tui.markdown import MarkdownStream, render_markdown
 from travois.tui.theme import resolve_theme
 
 DARK = resolve_theme("dark", {})

@@ -15,7 +15,8 @@ import msgspec
 from travois.compat.claude_transcript import ClaudeTranscriptWriter, encode_claude_transcript
 from travois.core.content import Media
 from travois.core.facts import Entry
-from travois.presentation import DocumentPart, document_parts
+from travois.diff_rows import DiffRow, render_diff_html
+from travois.presentation import TOOLS_BY_KIND, DocumentPart, document_parts
 from travois.sessions.catalog import SessionSummary
 from travois.sessions.log_file import DamagedPlace
 from travois.terminal import escape_controls, style_text
@@ -23,6 +24,7 @@ from travois.terminal import escape_controls, style_text
 ExportFormat = Literal["markdown", "json", "html", "claude"]
 FetchMedia = Callable[[str], bytes]
 HTML_TEMPLATE = Path(__file__).parent / "templates" / "session.html"
+EDIT_TOOLS = TOOLS_BY_KIND["edit"]
 MAX_IMAGE_BYTES = 5_000_000
 MAX_SNIPPET_LINES = 12
 MAX_SNIPPET_LINE_CHARS = 400
@@ -79,6 +81,8 @@ def _part_to_markdown(part: DocumentPart) -> str:
             return f"## {part.title}\n\n{part.text}{_describe_media(part.media)}".rstrip()
         case "call":
             return f"**{part.title}**\n\n{_code_block(_indent_json(part.text), 'json')}"
+        case "result" if part.rows:
+            return f"**{part.title}**\n\n{_code_block(_format_diff(part.rows), 'diff')}"
         case "result" | "error" | "note" | "thinking":
             label = escape(f"{part.kind}: {part.title}", quote=False)
             inside = f"{_code_block(part.text)}{_describe_media(part.media)}"
@@ -93,6 +97,11 @@ def _code_block(text: str, language: str = "") -> str:
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _format_diff(rows: Iterable[DiffRow]) -> str:
+    """Format the rows of a change as plain lines with their signs."""
+    return "\n".join("@@" if row.kind == "gap" else f"{row.kind}{row.text}" for row in rows)
 
 
 def _describe_media(media: Iterable[Media]) -> str:
@@ -127,11 +136,16 @@ def _part_to_html(part: DocumentPart, fetch: FetchMedia) -> str:
             words = f'<div class="words">{text}</div>' if text else ""
             head = f'<b><a href="#e{part.seq}">{title}</a></b>'
             return f'<section class="{part.kind}" id="e{part.seq}">{head}{words}{images}</section>'
+        case "result" if part.rows:
+            whole = f"<summary>{title}</summary>{render_diff_html(part.rows)}"
+            return f'<details class="result" open>{whole}</details>'
         case "call" | "result" | "error" | "note" | "thinking":
             label = title if part.kind == "call" else f"{part.kind}: {title}"
             pre = f"<pre>{escape(_indent_json(part.text)) if part.kind == 'call' else text}</pre>"
             whole = f"<summary>{label}</summary>{pre}{images}"
-            opened = " open" if part.kind == "call" else ""
+            # What an edit replaces is shown by the diff of its result.
+            is_edit = part.title in EDIT_TOOLS
+            opened = " open" if part.kind == "call" and not is_edit else ""
             return f'<details class="{part.kind}"{opened}>{whole}</details>'
         case "event":
             return f'<p class="event">{title}</p>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
@@ -44,8 +44,10 @@ from travois.inspector.story import (
     LogReader,
     RequestStep,
     SessionStory,
+    find_step_of_entry,
     layer_of_item,
 )
+from travois.inspector.transcript import TranscriptPage, build_transcript_page
 from travois.presentation import DocumentPart, document_parts
 from travois.providers.encoder import RequestEncoder
 from travois.providers.request import OUTPUT_LIMIT_MEMBER
@@ -387,7 +389,7 @@ def _strip_cache_fields(body: bytes) -> bytes:
 def _decision_row(story: SessionStory, entry: Entry, call: Call | None) -> DecisionRow:
     """Build the inspector's row for a permission decision, question or hook run."""
     what = f"{call.name} {call.args}"[:MAX_TEXT_CHARS] if call else ""
-    step = _step_of_entry(story, entry.seq)
+    step = find_step_of_entry(story, entry.seq)
     match entry.fact:
         case Decided() as fact:
             return DecisionRow(entry.seq, entry.at, fact.verdict, fact.by, what, fact.because, step)
@@ -407,14 +409,8 @@ def _search_hit(story: SessionStory, part: DocumentPart, word: str) -> SearchHit
     at = max(0, part.text.casefold().find(word))
     near = " ".join(part.text[max(0, at - 80) : at + 160].split())
     replied = part.kind in ("model", "thinking", "call")
-    where = _step_of_entry(story, part.seq, replied=replied)
+    where = find_step_of_entry(story, part.seq, replied=replied)
     return SearchHit(part.seq, part.at, part.kind, part.title, near, where)
-
-
-def _step_of_entry(story: SessionStory, seq: int, *, replied: bool = False) -> int:
-    """Return the first inspected request that includes an entry; for a reply, its own."""
-    after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
-    return max(0, min(after, len(story.steps) - 1))
 
 
 # The API that the page calls.
@@ -490,6 +486,15 @@ class InspectorApi:
             raise UserError(f"There is no item {number}")
         return full_text(items[number], _parse_number(query, "part"))
 
+    def transcript(self, query: Query) -> TranscriptPage:
+        """Return a page of the conversation; the newest, if the query names none."""
+        return build_transcript_page(
+            self._read_log(query).story,
+            first=_parse_number(query, "first", default=-1),
+            entry=_parse_number(query, "entry"),
+            tool=query.get("tool", ""),
+        )
+
     def head(self, query: Query) -> RequestHead:
         """Return the system prompt and the tools of a request."""
         return request_head(self._read_log(query).story, _parse_number(query, "step"))
@@ -561,6 +566,7 @@ class InspectorApi:
 API_QUESTIONS: dict[str, Callable[[InspectorApi, Query], object]] = {
     "sessions": InspectorApi.sessions,
     "overview": InspectorApi.overview,
+    "transcript": InspectorApi.transcript,
     "seen": InspectorApi.request,
     "items": InspectorApi.item_page,
     "text": InspectorApi.item_text,

@@ -31,6 +31,7 @@ PAGE_FILES = {
     "style.css": "text/css",
     "plot.js": "text/javascript",
     "app.js": "text/javascript",
+    "transcript.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 COOKIE_NAME = "travois-inspect"

@@ -6,6 +6,7 @@ requests of such a stretch share one list of items, and a request is a length of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from itertools import takewhile
@@ -44,6 +45,8 @@ REQUEST_LAYERS = (
     "notes",
 )
 """Layers of a request, in plotting order."""
+HEAD_LAYERS = REQUEST_LAYERS[:2]
+"""Those that are the same bytes in each request."""
 
 
 class RequestStep(msgspec.Struct, frozen=True):
@@ -116,6 +119,8 @@ class SessionStory:
         self._cache = PromptCache()
         self._stretch: PrefixStretch | None = None
         self._asked: list[RequestOrigin] = []
+        self._heads: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """The measured sizes of system prompts and tool lists, by their estimates."""
         for entry in entries:
             self.add(entry)
 
@@ -163,7 +168,7 @@ class SessionStory:
             stretch.items.append(item)
             for one in list_item_portions(item, cleared=view.cleared):
                 stretch.sizes[layer_of_item(item, one.kind)] += one.tokens
-        sizes = _scale_sizes((stretch.sizes[name] for name in REQUEST_LAYERS), sent.tokens)
+        sizes = self._scale_sizes((stretch.sizes[name] for name in REQUEST_LAYERS), sent.tokens)
         common = self.steps[-1].items if self.steps else 0
         if moved and self.steps:
             common = _common_length(self.view_at(-1).items, view.items)
@@ -197,7 +202,9 @@ class SessionStory:
 
     def _add_reply(self, reply: Assistant, entry: Entry, *, dollars: float) -> None:
         step = self.steps[-1]
-        sizes = _scale_sizes(step.sizes, 0 if reply.usage.estimated else reply.usage.prompt)
+        sizes = self._scale_sizes(step.sizes, 0 if reply.usage.estimated else reply.usage.prompt)
+        if not reply.usage.estimated:
+            self._heads.setdefault(self._head_key(), sizes[: len(HEAD_LAYERS)])
         self.steps[-1] = replace(
             step,
             reply=entry.seq,
@@ -211,12 +218,34 @@ class SessionStory:
             failed="",
         )
 
+    def _head_key(self) -> tuple[int, ...]:
+        """Return what tells one system prompt and tool list from another: their estimates."""
+        assert self._stretch is not None
+        return tuple(self._stretch.sizes[name] for name in HEAD_LAYERS)
+
+    def _scale_sizes(self, sizes: Iterable[int], total: int) -> tuple[int, ...]:
+        """Scale the sizes to sum to the total, if it is known.
+
+        System prompt and tools keep the size measured with their first request, of which they are
+        nearly all: else they would seem to shrink or grow with the messages after them.
+        """
+        guessed, head = tuple(sizes), self._heads.get(self._head_key(), ())
+        if not head or total <= sum(head):
+            return _scale_to_total(guessed, total)
+        return (*head, *_scale_to_total(guessed[len(head) :], total - sum(head)))
+
     def _add_compaction(self, fact: Compacted, seq: int) -> None:
         items = self._view.items
         where = {item.seq: index for index, item in enumerate(items)}
         if fact.first in where and fact.last in where:
             gone = tuple(items[where[fact.first] : where[fact.last] + 1])
             self.cuts[seq] = CompactionCut(gone, len(items) - len(gone))
+
+
+def find_step_of_entry(story: SessionStory, seq: int, *, replied: bool = False) -> int:
+    """Return the first request that includes an entry; for a reply, its own request."""
+    after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
+    return max(0, min(after, len(story.steps) - 1))
 
 
 def layer_of_item(item: ViewItem, kind: str) -> str:
@@ -238,11 +267,17 @@ def _common_length(old: list[ViewItem], new: list[ViewItem]) -> int:
     return next(differ, min(len(old), len(new)))
 
 
-def _scale_sizes(sizes: Iterable[int], total: int) -> tuple[int, ...]:
-    """Scale an inspected request's item sizes to its total, if that is known."""
-    guessed = tuple(sizes)
-    whole = sum(guessed)
-    return tuple(scale_sizes(guessed, total / whole)) if total and whole else guessed
+def _scale_to_total(sizes: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Scale the sizes to sum to the total, if it is known; what is there does not vanish."""
+    whole = sum(sizes)
+    if not total or not whole:
+        return sizes
+    scaled = [*scale_sizes(sizes, total / whole)]
+    for at, size in enumerate(sizes):
+        if size and not scaled[at]:
+            scaled[at] += 1
+            scaled[scaled.index(max(scaled))] -= 1
+    return tuple(scaled)
 
 
 # Reading a log while it grows; each line is read once.

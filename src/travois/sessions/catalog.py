@@ -19,6 +19,7 @@ from travois.sessions import blobs, lock, log_line
 from travois.sessions.blobs import folder_size
 from travois.sessions.home import SESSION_TMP_NAME, Project, TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME
+from travois.sessions.titles import is_greeting, make_title
 
 with lazy_imports():
     import shutil
@@ -54,8 +55,8 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name to show for it."""
-        return self.name or self.first_prompt or "(no messages yet)"
+        """The name to show for it; without one, what its first prompt asks for."""
+        return self.name or make_title(self.first_prompt) or "(no messages yet)"
 
 
 class CachedSummary(msgspec.Struct, frozen=True, array_like=True):
@@ -208,7 +209,7 @@ def _add_block(summary: SessionSummary, block: bytes) -> SessionSummary:
         summary,
         turns=summary.turns + block.count(ENDED_FACT),
         name=_find_last_name(block) or summary.name,
-        first_prompt=summary.first_prompt or _find_first_prompt(block),
+        first_prompt=_find_first_prompt(block, summary.first_prompt),
         updated=last.at if last is not None else summary.updated,
         size=summary.size + len(block),
     )
@@ -225,19 +226,17 @@ def _find_last_name(block: bytes) -> str:
     return ""
 
 
-def _find_first_prompt(block: bytes) -> str:
-    """Find the user's first message in a block of a session log, shortened for the list."""
+def _find_first_prompt(block: bytes, known: str) -> str:
+    """Find the user's first message that is more than a greeting, shortened for the list."""
     at = -1
-    while (at := block.find(USER_FACT, at + 1)) >= 0:
+    while is_greeting(known) and (at := block.find(USER_FACT, at + 1)) >= 0:
         entry = _decode_line(_line_at(block, at))
         if entry is not None and isinstance(entry.fact, User) and entry.fact.origin == "human":
             text = " ".join(extract_text(entry.fact.content)[: 4 * MAX_FIRST_PROMPT_CHARS].split())
-            return (
-                text
-                if len(text) <= MAX_FIRST_PROMPT_CHARS
-                else text[: MAX_FIRST_PROMPT_CHARS - 1] + "…"
-            )
-    return ""
+            if len(text) > MAX_FIRST_PROMPT_CHARS:
+                text = text[: MAX_FIRST_PROMPT_CHARS - 1] + "…"
+            known = known if known and is_greeting(text) else text
+    return known
 
 
 def _line_at(block: bytes, at: int) -> bytes:

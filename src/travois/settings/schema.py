@@ -383,6 +383,10 @@ class TuiSettings(SettingsGroup, frozen=True):
     """Edit the prompt with vi keys."""
     plain: bool = False
     """Print plain lines only, for screen readers."""
+    title: bool = True
+    """Show what the session is about in the terminal's title."""
+    notify: Literal["auto", "bell", "osc9", "osc777", "off"] = "auto"
+    """How to tell somebody who looks elsewhere that a turn is over or a question is open."""
 
 
 class StatusLineSettings(SettingsGroup, frozen=True):

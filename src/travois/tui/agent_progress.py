@@ -6,7 +6,7 @@ import msgspec
 
 from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
-from travois.tui.markdown import clean_display_text, display_width
+from travois.tui.layout import clean_display_text, display_width
 from travois.tui.theme import Theme
 
 SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -87,6 +87,7 @@ async def _run_app(first: str, options: Options, taste: TuiSettings, guide: Sess
             await trust_prompt.ask_for_trust(place.home, loaded, talking.desk)
             await talking.run_sessions(options, first)
         finally:
+            talking.desk.restore_title()
             talking.desk.screen.close()
             group.cancel_scope.cancel()
     guide.show_farewell(talking.parting)
@@ -197,6 +198,8 @@ class TerminalApp:
                     self._stopped = event.fact.why == "aborted"
                 if isinstance(event.fact, Asked):
                     desk.dialogs.call_shown_event(event.fact.call).set()
+                    desk.show_title("? ")
+                    desk.notify_person("Travois has a question")
                     await notify_hooks(agent, "permission_prompt", PERMISSION_NOTICE)
 
     async def _run_side_commands(self) -> None:

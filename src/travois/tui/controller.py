@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
+from time import monotonic
 from typing import Literal
 
 import anyio
@@ -21,15 +22,16 @@ from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
-from travois.tui import clipboard, footer, keys, slash, theme
+from travois.tui import clipboard, footer, keys, notify, slash, theme
 from travois.tui.dialogs import SessionMenu, TerminalDialogs
 from travois.tui.diff_view import render_unified_diff
 from travois.tui.footer import FooterStatus, StatusLineProgram, read_footer_status
 from travois.tui.keys import attach_named_images
-from travois.tui.markdown import clean_display_text, cut_line
+from travois.tui.layout import clean_display_text, cut_line
 from travois.tui.menu import MenuOption, PickerMenu
 from travois.tui.screen import Screen
 from travois.tui.slash import CURRENT_MARK, SlashCommand, complete_slash_line, find_slash_command
+from travois.tui.slash_commands.sessions import find_inspector_address
 from travois.tui.slash_registry import RESERVED_NAMES, SLASH_COMMANDS
 from travois.tui.transcript import Transcript
 
@@ -55,9 +57,11 @@ class Controller:
         completer = keys.InputCompleter(
             options.cwd or os.getcwd(), self._complete_command, self._mcp_resources
         )
-        look = theme.resolve_theme(
-            taste.theme, os.environ, folders=(theme.own_themes_folder(os.environ),)
-        )
+        self._taste = taste
+        self._theme = taste.theme
+        self._background: tuple[int, int, int] | None = None
+        """The terminal's background colour, if it has told it."""
+        look = theme.choose_theme(taste.theme, os.environ)
         self.screen = Screen(look, keys.create_input_buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
         self.dialogs = TerminalDialogs(self.screen, lambda: self.page)
@@ -74,9 +78,14 @@ class Controller:
         self.program: StatusLineProgram | None = None
         """The user's status line command."""
         self.screen.footer = self._footer_lines
+        self.screen.on_background = self._take_background
+        self._title = ""
+        """The terminal's title as it was last set."""
 
     def attach_session(self, session: Session) -> None:
         """Attach the session that the screen shows."""
+        if self.options.cleared and self._session is not None:
+            self.page.show_mark(f"cleared; the conversation before: /resume {self._session.id}")
         self._session, self.over, self.next = session, False, None
         known, notices = commands.compose_commands(self.options, taken=RESERVED_NAMES)
         self._own = slash.to_slash_commands(known)
@@ -85,8 +94,9 @@ class Controller:
         for notice in dict.fromkeys((*session.crew.notices, *notices)):
             if notice not in self._told:
                 self.page.show_note(notice)
-        self._told.update(notices)
+        self._told.update(session.crew.notices, notices)
         self.refresh_status()
+        self.show_title()
 
     def change_folder(self, options: Options) -> bool:
         """Change to the folder of the next session; return whether it is another one."""
@@ -104,6 +114,7 @@ class Controller:
         """Refresh the footer from the session."""
         if self._session is not None:
             self._standing = read_footer_status(self._session)
+            self.screen.frame_role = footer.choose_frame_role(self._standing.mode)
             self.page.dollars = self._session.crew.agent.session.dollars - self._before
             self.screen.refresh()
             if self.program is not None:
@@ -221,9 +232,8 @@ class Controller:
 
     def set_theme(self, name: str) -> None:
         """Change the theme."""
-        self.screen.theme = theme.resolve_theme(
-            name, os.environ, folders=(theme.own_themes_folder(os.environ),)
-        )
+        self.screen.theme = theme.choose_theme(name, os.environ, background=self._background)
+        self._theme = name
         self.screen.refresh()
 
     async def ask_secret(self, label: str) -> str | None:
@@ -251,6 +261,34 @@ class Controller:
         """Switch the vi keys on or off."""
         return self.screen.toggle_vim()
 
+    def _take_background(self, reply: str) -> None:
+        """Suit the colours to the terminal's background, as it has told it."""
+        self._background = theme.read_background_reply(reply)
+        if self._theme == theme.AUTO_THEME:
+            self.set_theme(self._theme)
+
+    def show_title(self, state: Literal["", "✳ ", "? "] = "") -> None:
+        """Set the terminal's title to what the session is about and what it does."""
+        if not self._taste.title or self._session is None:
+            return
+        named = self._session.crew.agent.session.state.get("name", "") or self.page.topic
+        title = f"{state}{named or os.path.basename(os.getcwd())}"
+        if title != self._title:
+            first = "" if self._title else notify.SAVE_TITLE
+            self._title = title
+            self.screen.send_control(first + notify.render_title(title))
+
+    def restore_title(self) -> None:
+        """Give the terminal back the title that it had."""
+        if self._title:
+            self.screen.send_control(notify.RESTORE_TITLE)
+
+    def notify_person(self, text: str) -> None:
+        """Tell the person something, if they seem to look elsewhere."""
+        if monotonic() - self.screen.last_key >= notify.MIN_AWAY_SECONDS:
+            told = notify.render_notification(text, self._taste.notify, os.environ)
+            self.screen.send_control(told)
+
     def _complete_command(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
         return complete_slash_line(self, name, word) if self._session is not None else ()
 
@@ -277,6 +315,7 @@ class Controller:
     def begin_turn(self) -> None:
         """Mark the start of a turn."""
         self.page.begin_turn()
+        self.show_title("✳ ")
         self._before = self.session.crew.agent.session.dollars
 
     def end_turn(self, *, stopped: bool) -> None:
@@ -290,7 +329,9 @@ class Controller:
             back = [*unheard, *self.waiting, self.screen.buffer.text]
             self.waiting.clear()
             self.set_input("\n".join(part for part in back if part))
-        self.page.end_turn()
+        self.page.end_turn(find_inspector_address(self.session))
+        self.show_title()
+        self.notify_person(f"{self.page.topic or 'Travois'}: {'stopped' if stopped else 'done'}")
         self.refresh_status()
 
 

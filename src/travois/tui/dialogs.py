@@ -18,9 +18,9 @@ from travois.ports.world import (
 )
 from travois.sessions.catalog import SessionSummary
 from travois.terminal import format_age
-from travois.tui import transcript
+from travois.tui import call_view
 from travois.tui.diff_view import render_diff_rows
-from travois.tui.markdown import clean_display_text, cut_line, display_width, wrap_words
+from travois.tui.layout import clean_display_text, cut_line, display_width, wrap_words
 from travois.tui.menu import CLEAR_KEY, ERASE_KEY, Menu, MenuOption
 from travois.tui.permission_text import AnswerChoice, AskedCall, build_answer, list_answers
 from travois.tui.screen import Screen
@@ -187,7 +187,7 @@ class TerminalDialogs:
         if asked.is_told_by_sentence:
             return []
         if asked.patch is None or asked.patch.truncated:
-            lines = transcript.render_arguments(asked.question.args, theme, room)
+            lines = call_view.render_arguments(asked.question.args, theme, room)
             return [f"    {line}" for line in lines]
         rows = (
             build_diff_rows(asked.patch)

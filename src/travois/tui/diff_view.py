@@ -16,7 +16,7 @@ from travois.diff_rows import (
     read_unified_row,
 )
 from travois.tools.diff import FilePatch
-from travois.tui.markdown import display_width
+from travois.tui.layout import display_width
 from travois.tui.theme import RESET_CODE, Theme
 
 MAX_DIFF_LINES = 40

@@ -28,8 +28,8 @@ from travois.presentation import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
 from travois.tools.diff import FilePatch
-from travois.tui.agent_progress import list_running_agents
-from travois.tui.markdown import COLOUR_PATTERN, clean_display_text, display_width, fold_lines
+from travois.tui.agent_progress import MIN_SHOWN_DOLLARS, list_running_agents
+from travois.tui.layout import COLOUR_PATTERN, clean_display_text, display_width, fold_lines
 from travois.tui.screen import Screen
 from travois.tui.theme import RESET_CODE, TextRole, Theme
 from travois.version import __version__
@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from travois.engine.agent import Agent
 
 
+MODE_ROLES: dict[str, TextRole] = {
+    "default": "quiet",
+    "plan": "accent",
+    "accept-edits": "good",
+    "auto": "warn",
+    "bypass": "bad",
+}
 HIGH_USE_PERCENT = 65
 FULL_USE_PERCENT = 85
 METER_CELLS = 8
@@ -58,25 +65,33 @@ class FooterStatus(msgspec.Struct, frozen=True):
     """The activity of the subagent started last."""
     todos: tuple[int, int] = (0, 0)
     """Completed and total todos."""
+    dollars: float = 0.0
+    """The cost of the session."""
+
+
+def choose_frame_role(mode: str) -> TextRole:
+    """Return the colour of the input's frame, which tells the permission mode."""
+    return "frame" if mode == "default" else MODE_ROLES.get(mode, "warn")
 
 
 def render_footer(standing: FooterStatus, theme: Theme, columns: int) -> str:
     """Render the footer on one line; the least important parts are dropped if it is too long."""
-    role: TextRole = "warn" if standing.mode != "default" else "quiet"
     parts = {
+        "mode": theme.mark(standing.mode, MODE_ROLES.get(standing.mode, "warn")),
         "model": theme.mark(clean_display_text(standing.model.rpartition("/")[2]), "quiet"),
-        "mode": theme.mark(standing.mode, role) if standing.mode != "default" else "",
         "branch": theme.mark(clean_display_text(standing.branch), "quiet"),
         "used": _render_meter(standing.used, theme),
+        "cost": theme.mark(format_cost(standing.dollars), "quiet"),
         "warm": theme.mark(f"cache {_format_time_left(standing.warm)}", "quiet")
         if standing.warm
         else "",
         "todos": theme.mark(_format_todo_count(*standing.todos), "quiet"),
         "tasks": theme.mark(_format_task_count(standing.tasks), "accent") if standing.tasks else "",
         "doing": theme.mark(clean_display_text(standing.doing), "quiet"),
+        "help": theme.mark("? for shortcuts", "quiet"),
     }
     gap = theme.mark(" · ", "quiet")
-    for dropped in ("", "warm", "todos", "doing", "branch", "model", "tasks"):
+    for dropped in ("", "help", "warm", "todos", "doing", "cost", "branch", "model", "tasks"):
         parts.pop(dropped, None)
         shown = "  " + gap.join(part for part in parts.values() if part)
         if display_width(shown) <= columns:
@@ -91,6 +106,13 @@ def _render_meter(used: int, theme: Theme) -> str:
     )
     full = min(METER_CELLS, round(used / 100 * METER_CELLS))
     return theme.mark(f"{'━' * full}{'╌' * (METER_CELLS - full)} {used}%", role)
+
+
+def format_cost(dollars: float) -> str:
+    """Format a session's cost; empty if it is next to nothing."""
+    if dollars < MIN_SHOWN_DOLLARS:
+        return ""
+    return f"${dollars:.2f}" if dollars >= 0.1 else f"${dollars:.3f}"
 
 
 def _format_time_left(seconds: float) -> str:
@@ -124,6 +146,7 @@ def read_footer_status(session: Session) -> FooterStatus:
         warm=agent.session.cache.seconds_left(time.time()),
         tasks=count_background_tasks(agent),
         doing=agents[-1].doing if (agents := list_running_agents(agent)) else "",
+        dollars=agent.session.dollars,
         todos=(sum(not task.is_open for task in listed), len(listed)),
     )
 

@@ -23,7 +23,7 @@ from travois.core.errors import UserError
 from travois.ports.world import Blobs
 from travois.terminal import format_size
 from travois.tui.key_file import KeyMap
-from travois.tui.markdown import clean_display_text
+from travois.tui.layout import clean_display_text
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen
 
@@ -248,6 +248,7 @@ class Keyboard:
         """Build the bindings, each with the state in which it applies."""
         menu = Condition(lambda: self._screen.menu is not None)
         typing, busy = ~menu & ~is_searching, Condition(lambda: self._desk.is_busy)
+        unwritten = Condition(lambda: not self._screen.buffer.text and not self._screen.is_asking)
         chosen = Condition(self._has_selected_completion)
         table: tuple[tuple[KeyHandler, Filter, tuple[Keys | str, ...]], ...] = (
             (self._enter, typing & ~chosen, (Keys.Enter,)),
@@ -265,6 +266,7 @@ class Keyboard:
             (self._suspend, typing & ~busy, (Keys.ControlZ,)),
             (self._clear_screen, ~menu, (Keys.ControlL,)),
             (self._switch_mode, ~is_searching, (Keys.BackTab,)),
+            (self._show_shortcuts, typing & unwritten, ("?",)),
             (self._expand_result, ~is_searching, (Keys.ControlO,)),
             (self._enable_synchronized, ~menu | menu, (SYNCHRONIZED_REPLY,)),
         )
@@ -389,6 +391,9 @@ class Keyboard:
 
     def _switch_mode(self, event: KeyPressEvent) -> None:
         self._desk.handle_key("mode")
+
+    def _show_shortcuts(self, event: KeyPressEvent) -> None:
+        self._screen.show_shortcuts()
 
     def _expand_result(self, event: KeyPressEvent) -> None:
         self._desk.handle_key("expand")

@@ -8,7 +8,7 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.tui.markdown import cut_line, display_width, wrap_words
+from travois.tui.layout import cut_line, display_width, wrap_words
 from travois.tui.theme import Theme
 
 MENU_QUIET_SECONDS = 0.4

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,27 +20,27 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input.base import Input
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     FormattedTextControl,
     HSplit,
     Layout,
-    VSplit,
     Window,
 )
 from prompt_toolkit.layout.containers import ConditionalContainer
 from prompt_toolkit.layout.dimension import Dimension
-from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from travois.tui.markdown import cut_line, fold_lines, parse_ansi_line
+from travois.tui.layout import cut_line, display_width, fold_lines, parse_ansi_line
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.painter import LivePane, LiveRegionPainter, TerminalOutput
 from travois.tui.start import PROMPT_MARK
-from travois.tui.theme import Theme
+from travois.tui.theme import TextRole, Theme
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
 # Escape sequences that arrive in pieces, as over a slow connection, count as one key.
 
 
-UNFINISHED_SEQUENCE_PATTERN = re.compile(r"\x1b\[[0-9;?<>=]*\Z")
-MAX_SEQUENCE_CHARS = 32
+UNFINISHED_SEQUENCE_PATTERN = re.compile(r"\x1b(?:\[[0-9;?<>=]*|\][^\x07\x1b]*\x1b?)\Z")
+MAX_SEQUENCE_CHARS = 64
 PASTE_SEQUENCE = "[200~"
+BACKGROUND_REPLY = re.compile(r"\x1b\]11;([^\x07\x1b]*)(?:\x07|\x1b\\)")
+BACKGROUND_REPLY_START = "\x1b]11;"
 
 
 class WholeSequenceParser(Vt100Parser):
@@ -60,26 +63,48 @@ class WholeSequenceParser(Vt100Parser):
     of the marker before a paste were taken for keys, each pasted line would be sent as a prompt.
     """
 
-    _tail = ""
+    _tail = _held = ""
     _is_escape_taken = False
+
+    def __init__(
+        self, press: Callable[[KeyPress], None], on_background: Callable[[str], None]
+    ) -> None:
+        super().__init__(press)
+        self._on_background = on_background
+        """Called with the terminal's answer to the question about its background colour."""
 
     def feed(self, data: str) -> None:
         if self._is_escape_taken and data.startswith(PASTE_SEQUENCE):
             data = f"\x1b{data}"
         self._is_escape_taken = False
+        data = self._take_background(self._held + data)
         self._tail = (self._tail + data)[-MAX_SEQUENCE_CHARS:]
         super().feed(data)
 
     def flush(self) -> None:
+        if self._held:
+            return
         if not UNFINISHED_SEQUENCE_PATTERN.search(self._tail):
             self._is_escape_taken = self._tail.endswith("\x1b")
             super().flush()
 
+    def _take_background(self, data: str) -> str:
+        """Take the terminal's answer out of what was typed; hold back one that is unfinished."""
+        self._held = ""
+        if found := BACKGROUND_REPLY.search(data):
+            self._on_background(found[1])
+            data = data[: found.start()] + data[found.end() :]
+        start = data.rfind(BACKGROUND_REPLY_START)
+        if start >= 0 and len(data) - start <= MAX_SEQUENCE_CHARS:
+            data, self._held = data[:start], data[start:]
+        return data
 
-def parse_whole_sequences(terminal: Input) -> None:
+
+def parse_whole_sequences(terminal: Input, on_background: Callable[[str], None]) -> None:
     """Read this terminal's keys with `WholeSequenceParser`."""
     if isinstance(terminal, Vt100Input):
-        terminal.vt100_parser = WholeSequenceParser(terminal.vt100_parser.feed_key_callback)
+        press = terminal.vt100_parser.feed_key_callback
+        terminal.vt100_parser = WholeSequenceParser(press, on_background)
 
 
 REDRAW_SECONDS = 1 / 30
@@ -95,6 +120,16 @@ SEQUENCE_TIMEOUT_SECONDS = 0.03
 MAX_INPUT_ROWS = 10
 MAX_COMPLETION_ROWS = 6
 HISTORY_SEARCH_PROMPT = "  search history: "
+PLACEHOLDER = "Describe a task, or / for commands"
+SHORTCUTS = (
+    *("/ commands", "@ files", "! shell command", "# remember", "Tab complete, or queue"),
+    *("Shift-Tab mode", "Ctrl-O show in full", "Ctrl-R search history", "Ctrl-G editor"),
+    *("Alt-Enter new line", "Esc stop", "Esc Esc rewind", "Ctrl-L redraw", "Ctrl-D exit"),
+)
+SHORTCUT_COLUMNS = 26
+FRAME_COLUMNS = 40
+"""The frame's lines are short: a line as wide as the window would break when that gets narrower."""
+BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
 SYNCHRONIZED_QUERY = "\x1b[?2026$p"
 """Asks whether the terminal supports synchronized updates; others do not reply."""
 MUTE_TERMINALS = ("linux", "vt", "screen.linux", "sun")
@@ -110,6 +145,11 @@ class Screen:
         self.status: Callable[[int], list[str]] = lambda columns: []
         self.footer: Callable[[int], list[str]] = lambda columns: []
         self.menu: Menu | None = None
+        self.frame_role: TextRole = "frame"
+        self.last_key = monotonic()
+        """When a key was pressed last."""
+        self.on_background: Callable[[str], None] = lambda colour: None
+        """Called with the terminal's background colour, if it tells it."""
         self._label = self._hint = ""
         self._masked = False
         """True while a secret is typed."""
@@ -140,7 +180,7 @@ class Screen:
         """Run until `close`."""
         self.app.key_bindings = keys
         self.app.key_processor.before_key_press += self._clear_hint
-        parse_whole_sequences(self.app.input)
+        parse_whole_sequences(self.app.input, self._note_background)
         await self.app.run_async(
             pre_run=self._ask_terminal, set_exception_handler=False, handle_sigint=False
         )
@@ -168,6 +208,13 @@ class Screen:
         """Show a hint instead of the footer until the next key."""
         self._hint = text
         self.refresh()
+
+    def show_shortcuts(self) -> None:
+        """Show what keys and first characters do, until the next key."""
+        across = max(1, (self.columns - 3) // SHORTCUT_COLUMNS)
+        down = -(-len(SHORTCUTS) // across)
+        cells = [f"{one:{SHORTCUT_COLUMNS}}" for one in SHORTCUTS]
+        self.show_hint("\n".join("".join(cells[at::down]).rstrip() for at in range(down)))
 
     @property
     def is_asking(self) -> bool:
@@ -262,12 +309,15 @@ class Screen:
         event.set()
         return True
 
+    def _note_background(self, colour: str) -> None:
+        self.on_background(colour)
+
     def _ask_terminal(self) -> None:
         if not (self._tube.term or "").startswith(MUTE_TERMINALS):
-            self._tube.write_raw(SYNCHRONIZED_QUERY)
+            self._tube.write_raw(f"{SYNCHRONIZED_QUERY}{BACKGROUND_QUERY}")
 
     def _clear_hint(self, _: object) -> None:
-        self._hint = ""
+        self._hint, self.last_key = "", monotonic()
 
     def _terminal_size(self) -> Size:
         try:
@@ -287,27 +337,28 @@ class Screen:
 
         typing = Condition(lambda: self.menu is None)
         secret = ConditionalProcessor(PasswordProcessor(), Condition(lambda: self._masked))
-        entry = VSplit(
-            [
-                LivePane(FormattedTextControl(self._prompt_fragments), dont_extend_width=True),
-                LivePane(
-                    BufferControl(
-                        self.buffer,
-                        search_buffer_control=self._search.control,
-                        preview_search=True,
-                        input_processors=[secret],
-                    ),
-                    wrap_lines=True,
-                    dont_extend_height=True,
-                    height=Dimension(min=1, max=MAX_INPUT_ROWS),
-                ),
-            ]
+        unasked = ConditionalProcessor(
+            AfterInput(self._placeholder_fragments), Condition(self._is_idle)
+        )
+        entry = LivePane(
+            BufferControl(
+                self.buffer,
+                input_processors=[secret, unasked],
+                search_buffer_control=self._search.control,
+                preview_search=True,
+            ),
+            get_line_prefix=self._line_prefix,
+            wrap_lines=True,
+            dont_extend_height=True,
+            height=Dimension(min=1, max=MAX_INPUT_ROWS),
         )
         body = HSplit(
             [
                 build_pane(lambda: self.tail),
                 build_pane(self._lines_above_input),
+                ConditionalContainer(build_pane(lambda: [self._frame_line("╭")]), typing),
                 ConditionalContainer(entry, typing),
+                ConditionalContainer(build_pane(lambda: [self._frame_line("╰")]), typing),
                 build_pane(self._lines_below_input),
                 self._search,
                 LivePane(),
@@ -315,20 +366,35 @@ class Screen:
         )
         return Layout(body, focused_element=self.buffer)
 
-    def _prompt_fragments(self) -> StyleAndTextTuples:
-        return parse_ansi_line(self.theme.mark(self._label or PROMPT_MARK, "accent"))
+    def _line_prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        """Render the frame and the prompt, in front of each line of the input."""
+        label = self._label or PROMPT_MARK
+        mark = " " * display_width(label) if line or wrapped else self.theme.mark(label, "accent")
+        return parse_ansi_line(f"{self.theme.mark('│', self.frame_role)} {mark}")
+
+    def _placeholder_fragments(self) -> StyleAndTextTuples:
+        room = self.columns - len(PROMPT_MARK) - 4
+        return parse_ansi_line(self.theme.mark(cut_line(PLACEHOLDER, room), "quiet"))
+
+    def _is_idle(self) -> bool:
+        return not self.buffer.text and self._reply is None
+
+    def _frame_line(self, corner: str) -> str:
+        width = min(self.columns - 1, FRAME_COLUMNS)
+        return self.theme.mark(corner + "─" * (width - 1), self.frame_role)
 
     def _lines_above_input(self) -> list[str]:
         lines = self.status(self.columns - 1)
         while lines and not lines[-1]:
             del lines[-1]
         shown = self.menu.render(self.theme, self.columns - 1) if self.menu else []
-        return ["", *lines, *([""] if lines else []), *shown]
+        between = [""] if lines and shown else []
+        return ["", *lines, *between, *shown, *([""] if shown else [])]
 
     def _lines_below_input(self) -> list[str]:
         if self._hint:
-            return ["", self.theme.mark(f"  {self._hint}", "quiet")]
-        return self._completion_lines() or ["", *self.footer(self.columns - 1)]
+            return [self.theme.mark(f"  {line}", "quiet") for line in self._hint.split("\n")]
+        return self._completion_lines() or self.footer(self.columns - 1)
 
     def _completion_lines(self) -> list[str]:
         state = self.buffer.complete_state

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from travois.version import __version__
 
 PROMPT_MARK = "❯ "
+FIRST_FRAME = f"\x1b[2m╭{'─' * 30}\n│\x1b[0m "
 DUMB_TERMINALS = ("", "dumb", "unknown", "cons25", "emacs")
 
 
@@ -31,13 +32,13 @@ def is_interactive_start(argv: Sequence[str], environ: Mapping[str, str]) -> boo
 
 def paint_first_prompt(environ: Mapping[str, str]) -> None:
     """Print the header and a prompt; input typed meanwhile waits in the terminal."""
-    sys.stdout.write(f"\n{render_header(environ)}\n\n{PROMPT_MARK}")
+    sys.stdout.write(f"\n{render_header(environ)}\n\n{FIRST_FRAME}{PROMPT_MARK}")
     sys.stdout.flush()
 
 
 def erase_first_prompt() -> None:
     """Erase the first prompt, to be replaced by the live region."""
-    sys.stdout.write("\r\x1b[A\x1b[J")
+    sys.stdout.write("\r\x1b[2A\x1b[J")
     sys.stdout.flush()
 
 

@@ -191,7 +191,10 @@ def find_nearest_number(colour: tuple[int, int, int]) -> int:
         other = find_table_colour(number)
         return sum((one - two) ** 2 for one, two in zip(colour, other, strict=True))
 
-    return min(range(16, 256), key=distance)
+    cube = (min(range(6), key=lambda at: abs(CUBE_LEVELS[at] - part)) for part in colour)
+    red, green, blue = cube
+    gray = min(max(round((sum(colour) / 3 - 8) / 10), 0), 23)
+    return min(16 + 36 * red + 6 * green + blue, 232 + gray, key=distance)
 
 
 def _is_light(background: tuple[int, int, int] | None, environ: Mapping[str, str]) -> bool:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
-from travois.core.content import Text, TextOrMedia, extract_text
-from travois.core.display_text import escape_invisible
-from travois.core.facts import AnyFact, Changed, Ended, Entry, User
+from travois.core.content import AnyBlock, Opaque, Text, TextOrMedia, extract_text
+from travois.core.facts import AnyFact, Asked, Changed, Ended, Entry, User
 from travois.core.tasks import Task, TaskList, read_tasks, task_remark
-from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
+from travois.core.view import THINKING_KINDS
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     ActivityShown,
@@ -24,150 +24,28 @@ from travois.ports.world import (
     ToolProgress,
     ToolStarted,
 )
-from travois.presentation import NoticeItem, ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import NoticeItem, ReplyItem, SessionItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
+from travois.sessions.titles import is_greeting, make_title
 from travois.tui import agent_progress
-from travois.tui.agent_progress import SpinnerState, format_agent_progress
-from travois.tui.diff_view import format_line_counts, render_patch, render_unified_diff
-from travois.tui.markdown import (
-    MarkdownStream,
-    clean_display_text,
-    cut_line,
-    fold_lines,
-    render_markdown,
-    wrap_words,
+from travois.tui.agent_progress import (
+    SpinnerState,
+    format_agent_progress,
+    format_elapsed,
+    format_price,
+    format_token_count,
 )
+from travois.tui.call_view import render_finished_call, render_running_call, render_whole_call
+from travois.tui.diff_view import render_unified_diff
+from travois.tui.layout import clean_display_text, cut_line, fold_lines, wrap_words
 from travois.tui.screen import Screen
-from travois.tui.theme import TextRole, Theme
+from travois.tui.theme import Theme
 
 if TYPE_CHECKING:
     from travois.tui.markdown import MarkdownStream
 
-
-# Tool calls: a title line each, and a few lines of their result.
-
-
-MAX_FAILURE_LINES = 4
-"""Lines of a failure that are shown at first."""
-MAX_RESULT_LINES = 400
-MAX_NOTICE_LINES = 8
-"""Last lines of a result that are searched for our own notices."""
-ARGUMENT_STYLES: dict[str, tuple[TextRole | Literal[""], str]] = {
-    "old_string": ("bad", "-"),
-    "new_string": ("good", "+"),
-    "content": ("good", "+"),
-    "command": ("strong", "$"),
-}
-QUIET_TOOLS = (
-    *("TodoWrite", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList"),
-    *("AskUserQuestion", "ExitPlanMode"),
-)
-"""Tools whose effect is shown elsewhere."""
-
-
-def render_arguments(args: str, theme: Theme, columns: int) -> list[str]:
-    """Render a tool call's arguments in full, with control characters made visible."""
-    try:
-        fields: object = json.loads(args or "{}")
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        return fold_lines(escape_invisible(args), columns)
-    lines: list[str] = []
-    for name, value in cast(dict[str, object], fields).items():
-        lines += _render_argument(name, value, theme=theme, columns=columns)
-    return lines
-
-
-def _render_argument(name: str, value: object, *, theme: Theme, columns: int) -> list[str]:
-    """Render one argument of a tool call in the transcript; edits and commands are marked."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    role, sign = ARGUMENT_STYLES.get(name, ("", ""))
-    shown = [
-        line
-        for part in text.split("\n")
-        for line in fold_lines(escape_invisible(part), columns - 4)
-    ]
-    if role and sign in ("+", "-"):
-        return [theme.mark(f"{sign} {line}", role) for line in shown]
-    first, *more = [theme.mark(line, role) if role else line for line in shown]
-    label = theme.mark(sign or f"{escape_invisible(name)}:", "quiet")
-    return [f"{label} {first}", *(f"{theme.mark('│', 'quiet')} {line}" for line in more)]
-
-
-def render_finished_call(
-    item: ToolCallItem, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
-) -> list[str]:
-    """Render a finished tool call in the transcript: a title, and its diff or error."""
-    if item.name in QUIET_TOOLS and not item.is_error:
-        return []
-    change, size = item.patch, _format_result_size(item)
-    mark = theme.mark("✗", "bad") if item.is_error else theme.mark("✓", "good")
-    told = format_line_counts(change, theme) if change else theme.mark(size, "quiet")
-    title = cut_line(item.title(tools), columns - 6 - len(size))
-    first = f"  {mark} {title}  {told}".rstrip()
-    if item.is_error:
-        return [first, *_render_failure(item.text, theme, columns)]
-    where = [
-        theme.mark(f"    {cut_line(line, columns - 5)}", "quiet")
-        for line in _find_tmp_notices(item.text)
-    ]
-    return [first, *where, *(render_patch(change, theme, columns) if change else ())]
-
-
-def render_running_call(
-    item: ToolCallItem, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
-) -> list[str]:
-    """Render a running tool call with the last line of its output."""
-    if item.name in QUIET_TOOLS:
-        return []
-    first = f"  {theme.mark('●', 'accent')} {cut_line(item.title(tools), columns - 5)}"
-    last = clean_display_text(progress).rstrip().rpartition("\n")[2]
-    return [first, theme.mark(f"    {cut_line(last, columns - 5)}", "quiet")] if last else [first]
-
-
-def render_whole_call(item: ToolCallItem, *, theme: Theme, columns: int) -> list[str]:
-    """Render a tool call's arguments and result in full, up to a limit."""
-    asked = [f"    {line}" for line in render_arguments(item.own_call.args, theme, columns - 5)]
-    text = clean_display_text(item.text).rstrip()
-    brought = [f"    {line}" for line in fold_lines(text, columns - 5)] if text else []
-    rest = len(brought) - MAX_RESULT_LINES
-    more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
-    title = theme.mark(f"  {item.name}", "strong")
-    return ["", title, *asked, *brought[:MAX_RESULT_LINES], *more]
-
-
-def _format_result_size(item: ToolCallItem) -> str:
-    """Format how many lines a tool call returned; empty if it failed."""
-    if item.result is None or item.is_error:
-        return ""
-    count = len(item.text.splitlines()) if item.result.lines < 0 else item.result.lines
-    return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
-
-
-def _find_tmp_notices(text: str) -> list[str]:
-    """Find notices in a tool result about files in the private /tmp."""
-    lines = text.splitlines()[-MAX_NOTICE_LINES:]
-    return [
-        clean_display_text(line.strip("[]"))
-        for line in lines
-        if line.startswith(f"[{PRIVATE_TMP_NOTICE}")
-    ]
-
-
-def _render_failure(text: str, theme: Theme, columns: int) -> list[str]:
-    """Render the first lines of a failed tool call's error."""
-    told = [
-        cut_line(line, columns - 5)
-        for line in clean_display_text(text).strip().split("\n")
-        if line.strip()
-    ]
-    more = (
-        [f"… {len(told) - MAX_FAILURE_LINES} more lines (Ctrl-O)"]
-        if len(told) > MAX_FAILURE_LINES
-        else []
-    )
-    return [theme.mark(f"    {line}", "quiet") for line in (*told[:MAX_FAILURE_LINES], *more)]
+with lazy_imports():
+    from travois.tui import markdown  # rich is slow to load, and the first answer takes a while
 
 
 # The todo list.
@@ -210,9 +88,33 @@ ACTIVITY_NAMES: dict[BlockKind, str] = {
     "text": "Writing",
     "call": "Preparing",
 }
+MAX_AGENT_LINES = 3
+"""Lines of a subagent's progress that are shown below its call."""
+MIN_SUMMARY_SECONDS = 10.0
+"""A turn that took longer is summed up in a line."""
 MAX_PROMPT_LINES = 20
 """Lines of a prompt that are shown."""
 CHARS_PER_TOKEN = 4
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """What the model thought before it answered, as far as the provider shows it."""
+
+    text: str
+    seconds: float
+
+    def render_title(self, theme: Theme, columns: int) -> str:
+        """Render one line that sums it up."""
+        time = f" for {format_elapsed(self.seconds)}" if self.seconds >= 1 else ""
+        head, more = f"Thought{time}: ", "  Ctrl-O: all of it"
+        said = cut_line(" ".join(self.text.split()), columns - len(head) - len(more) - 5)
+        return f"  {theme.mark('∴', 'accent')} {theme.mark(f'{head}{said}{more}', 'quiet')}"
+
+    def render_whole(self, theme: Theme, columns: int) -> list[str]:
+        """Render all of it."""
+        lines = (wrap_words(line, columns - 5) for line in self.text.strip().split("\n"))
+        told = [theme.mark(f"    {part}", "quiet") for line in lines for part in line]
+        return ["", theme.mark("  Thinking", "strong"), *told]
 
 
 class Transcript:
@@ -227,8 +129,18 @@ class Transcript:
         self._items = SessionItems()
         self._running: dict[str, str] = {}
         """The last progress of each running call, by its id."""
-        self.results: list[ToolCallItem] = []
+        self.results: list[ToolCallItem | Thought] = []
+        """What can be shown in full, in the order of the screen."""
+        self._asked: set[str] = set()
+        """Calls that a question has shown already."""
+        self._thought = ""
+        self._thought_since = 0.0
+        self._agent_lines: dict[str, list[str]] = {}
+        """The last steps of each running subagent, by its call."""
         self.todos = read_tasks("")
+        self.topic = ""
+        """What the first prompt asks for."""
+        self._last_entry = 0
         self.pending: list[str] = []
         """Input sent to the running turn that the model has not seen yet."""
         self._doing = "Working"
@@ -251,21 +163,42 @@ class Transcript:
         self.spent, self.dollars = (0, 0), 0.0
         self.working.set()
 
-    def end_turn(self) -> None:
-        """Mark the end of a turn."""
+    def end_turn(self, inspector: str = "") -> None:
+        """Mark the end of a turn; sum up a long one, with a link to it in the inspector."""
+        seconds = monotonic() - self.began
+        if self.began and self.spent != (0, 0) and (seconds >= MIN_SUMMARY_SECONDS or inspector):
+            self._show_summary(seconds, inspector)
         self.began, self.queued, self.working = 0.0, (), anyio.Event()
         self.pending.clear()
         self.resting.set()
         self._screen.refresh()
 
+    def _show_summary(self, seconds: float, inspector: str) -> None:
+        (sent, said), theme = self.spent, self._screen.theme
+        parts = [format_elapsed(seconds)]
+        parts.append(f"↑ {format_token_count(sent)} ↓ {format_token_count(said)}")
+        parts += [price] if (price := format_price(self.dollars)) else []
+        if inspector:
+            parts.append(f"\x1b]8;;{inspector}&entry={self._last_entry}\x1b\\inspect\x1b]8;;\x1b\\")
+        line = theme.mark(" · ".join(parts), "quiet")
+        self._screen.show_lines(f"  {theme.mark('·', 'quiet')} {line}")
+
     def show_event(self, event: Event) -> None:
         """Show an event."""
-        match item := self._items.add(event):
+        if isinstance(event, Entry):
+            self._last_entry = event.seq
+        if self._show_item(self._items.add(event)):
+            self._screen.refresh()
+
+    def _show_item(self, item: SessionItem) -> bool:
+        """Show an item; return whether there is something to draw before the next frame."""
+        match item:
             case BlockBegan(kind=kind, name=name):
+                self._thought_since = monotonic() if kind == "thinking" else self._thought_since
                 self._doing = f"{ACTIVITY_NAMES.get(kind, 'Working')}{f' {name}' if name else ''}"
             case Grew(kind=kind, text=text):
                 self._extend_reply(text, kind)
-                return
+                return False
             case ToolStarted(call=call):
                 self._running[call], self._doing = "", "Running"
             case ToolProgress() | AgentProgress():
@@ -281,15 +214,19 @@ class Transcript:
             case Entry(fact=fact):
                 self._show_entry(fact)
             case _:
-                return
-        self._screen.refresh()
+                return False
+        return True
 
     def _show_progress(self, event: ToolProgress | AgentProgress) -> None:
         """Keep the last progress of a running call or of its subagent."""
         if isinstance(event, ToolProgress):
             self._running[event.call] = event.text
         elif event.call in self._running:
-            self._running[event.call] = format_agent_progress(event)
+            lines = self._agent_lines.setdefault(event.call, [])
+            if event.doing not in lines[-1:]:
+                lines.append(event.doing)
+                del lines[:-MAX_AGENT_LINES]
+            self._running[event.call] = "\n".join((*lines[:-1], format_agent_progress(event)))
 
     def _show_side_activity(
         self, event: ActivityShown | CompactionProgress | TerminalSignal
@@ -324,6 +261,8 @@ class Transcript:
                 self._show_user_message(fact)
             case Changed(what="todos", value=value):
                 self.todos = read_tasks(value)
+            case Asked(call=call):
+                self._asked.add(call)
             case Ended():
                 self._show_turn_end(fact)
             case _:
@@ -331,10 +270,13 @@ class Transcript:
 
     def _extend_reply(self, text: str, kind: BlockKind) -> None:
         self._streamed += len(text)
+        if kind == "thinking":
+            self._thought += text
         if kind != "text":
             return
         if self._stream is None:
-            self._stream = MarkdownStream(self._screen.theme)
+            self._finish_thought()
+            self._stream = markdown.MarkdownStream(self._screen.theme)
             self._screen.show_lines("")
         self._stream.feed(text)
         self._fresh += len(text)
@@ -345,6 +287,7 @@ class Transcript:
             case "human":
                 self.pending = [one for one in self.pending if one != text]
                 self._finish_stream()
+                self.topic = self.topic or ("" if is_greeting(text) else make_title(text))
                 self.show_prompt(fact.content)
             case "task":
                 self._finish_stream()
@@ -353,8 +296,11 @@ class Transcript:
                 pass
 
     def _finish_reply(self, item: ReplyItem) -> None:
-        if self._stream is None and (text := extract_text(item.fact.content)).strip():
-            self._extend_reply(text, "text")
+        if self._stream is None:
+            self._thought = self._thought or _thinking_text(item.fact.content)
+            self._finish_thought()
+            if (text := extract_text(item.fact.content)).strip():
+                self._extend_reply(text, "text")
         self._finish_stream()
         self._streamed, usage = 0, item.fact.usage
         sent, said = self.spent
@@ -365,13 +311,20 @@ class Transcript:
         if item.result is None:
             return
         self._running.pop(item.id, None)
+        self._agent_lines.pop(item.id, None)
         if not item.name:
             return
         self.results.append(item)
         self._shown = 0
         columns, theme = self._screen.columns, self._screen.theme
-        lines = render_finished_call(item, tools=self._tools, theme=theme, columns=columns)
-        self._screen.show_lines(*(["", *lines] if lines and item.patch else lines))
+        lines = render_finished_call(
+            item,
+            tools=self._tools,
+            theme=theme,
+            columns=columns,
+            is_diff_shown=item.id in self._asked,
+        )
+        self._screen.show_lines(*(["", *lines] if len(lines) > 1 else lines))
 
     def _show_turn_end(self, fact: Ended) -> None:
         self._finish_stream()
@@ -407,6 +360,12 @@ class Transcript:
             f"  {theme.mark('·', 'quiet')} {marked[0]}", *(f"    {m}" for m in marked[1:])
         )
 
+    def show_mark(self, text: str) -> None:
+        """Draw a line across the conversation, with a few words in it."""
+        said = cut_line(clean_display_text(text), self._screen.columns - 9)
+        rule = self._screen.theme.mark(f"─── {said} ───", "quiet")
+        self._screen.show_lines("", f"  {rule}")
+
     def show_paragraph(self, text: str) -> None:
         """Show the answer to a slash command."""
         self._screen.show_lines(
@@ -416,7 +375,7 @@ class Transcript:
     def show_markdown(self, text: str) -> None:
         """Show a whole Markdown text."""
         self._screen.show_lines(
-            "", *render_markdown(text, self._screen.theme, self._screen.columns)
+            "", *markdown.render_markdown(text, self._screen.theme, self._screen.columns)
         )
 
     def expand_result(self) -> None:
@@ -424,9 +383,13 @@ class Transcript:
         if self._shown < len(self.results):
             self._shown += 1
             theme, columns = self._screen.theme, self._screen.columns
-            self._screen.show_lines(
-                *render_whole_call(self.results[-self._shown], theme=theme, columns=columns)
+            chosen = self.results[-self._shown]
+            lines = (
+                chosen.render_whole(theme, columns)
+                if isinstance(chosen, Thought)
+                else render_whole_call(chosen, theme=theme, columns=columns)
             )
+            self._screen.show_lines(*lines)
 
     def draw_frame(self) -> bool:
         """Draw the text that arrived since the last frame, if it is due."""
@@ -472,6 +435,16 @@ class Transcript:
             self._spin = agent_progress.render_spinner(work, self._screen.theme, columns)
         return cut_line(self._spin, columns)
 
+    def _finish_thought(self) -> None:
+        """Sum up what the model thought in one line."""
+        text, self._thought = clean_display_text(self._thought).strip(), ""
+        if not text:
+            return
+        seconds = monotonic() - self._thought_since if self._thought_since else 0.0
+        thought, self._thought_since, self._shown = Thought(text, seconds), 0.0, 0
+        self.results.append(thought)
+        self._screen.show_lines("", thought.render_title(self._screen.theme, self._screen.columns))
+
     def _finish_stream(self) -> None:
         """Finish the streamed text."""
         if self._stream is not None:
@@ -480,6 +453,12 @@ class Transcript:
 
     def _drop_stream(self) -> None:
         """Discard the streamed text: the reply is being retried."""
-        self._stream, self._fresh, self._streamed = None, 0, 0
+        self._stream, self._fresh, self._streamed, self._thought = None, 0, 0, ""
         self._screen.finish_lines([], [])
         self._running.clear()
+
+
+def _thinking_text(content: tuple[AnyBlock, ...]) -> str:
+    """Return what a reply shows of the model's thinking."""
+    blocks = (block for block in content if isinstance(block, Opaque))
+    return "\n".join(block.text for block in blocks if block.kind in THINKING_KINDS and block.text)

@@ -1,13 +1,14 @@
 // The page. All that comes from a log is put into text nodes only; nothing here makes markup of text.
 
 import { plot, short, dollars, used, USED } from "./plot.js";
+import { transcript } from "./transcript.js";
 
 const $ = (id) => document.getElementById(id);
 const main = $("main"), find = $("find"), tip = $("tip");
-const TABS = ["requests", "cache", "compactions", "decisions", "agents", "tasks", "notes", "search"];
+const TABS = ["transcript", "requests", "cache", "compactions", "decisions", "agents", "tasks", "notes", "search"];
 const ROW = 32, MOST = 300;
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages";
+let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages", talk = null;
 
 // --- small things -------------------------------------------------------------------------------
 
@@ -38,6 +39,9 @@ const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)}%
 const lasted = (s) => (s >= 90 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${s.toFixed(1)} s`);
 const day = (t) => new Date(t * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
 const clock = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+// A link to a request may name no tab: it is older than the transcript.
+const tabOf = (place) => place.tab || (place.step ? "requests" : "transcript");
+const tab = () => tabOf(at);
 const link = (more) => `#${new URLSearchParams(about(more))}`;
 const go = (more) => { location.hash = link({ ...(at.tab ? { tab: at.tab } : {}), ...(at.step ? { step: at.step } : {}), ...more }); };
 const press = (run) => ({ onclick: run, onkeydown: (event) => { if (event.key === "Enter") run(event); } });
@@ -105,7 +109,7 @@ async function grown() {
   const known = before.entries;
   if (!(await load(open < 0 ? Math.max(0, before.steps.length - 1) : open))) return;
   if (story.entries === known && story.listed.live === before.listed.live) return;
-  frame({ quiet: !(last && story.steps.length > before.steps.length) && TABS.indexOf(at.tab || "requests") < 1 });
+  frame({ quiet: tab() === "transcript" || (tab() === "requests" && !(last && story.steps.length > before.steps.length)) });
 }
 
 function frame({ quiet = false } = {}) {
@@ -127,9 +131,9 @@ function frame({ quiet = false } = {}) {
     h("dl", { class: "figures" }, figures.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, ` ${more}`) : "")))),
     steps.length ? h("div", { class: "card plots" }, h("div", { id: "plot" }), h("ul", { class: "legend", id: "legend" })) : h("p", { class: "card empty" }, "No request was sent in this session yet."));
   if (quiet && $("top")) { $("top").replaceWith(top); main.querySelector("[role=tablist]").replaceWith(tabs()); }
-  else main.replaceChildren(top, tabs(), h("section", { id: "panel", role: "tabpanel", "aria-label": at.tab || "requests" }));
+  else main.replaceChildren(top, tabs(), h("section", { id: "panel", role: "tabpanel", "aria-label": tab() }));
   draw();
-  if (quiet) { if (list) list.render(); return; }
+  if (quiet) { if (list) list.render(); if (talk) talk.grow(); return; }
   show();
 }
 
@@ -163,19 +167,30 @@ function hover(index, event) {
 
 function tabs() {
   const sizes = { requests: story.steps.length, cache: story.misses.length, compactions: story.compactions.length, agents: story.agents, tasks: story.tasks.length };
-  const one = (name) => h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(name === (at.tab || "requests")), onclick: () => go({ tab: name }) }, name[0].toUpperCase() + name.slice(1), sizes[name] ? ` ${count(sizes[name])}` : "");
+  const one = (name) => h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(name === tab()), onclick: () => go({ tab: name, ...(name === "requests" ? { step: chosen() + 1 } : {}) }) }, name[0].toUpperCase() + name.slice(1), sizes[name] ? ` ${count(sizes[name])}` : "");
   return h("div", { role: "tablist", "aria-label": "Parts of the session" }, TABS.map(one));
 }
 
 async function show() {
   const number = ++asked;
-  document.querySelectorAll("[role=tab]").forEach((tab) => tab.setAttribute("aria-selected", String(tab.id === `tab-${at.tab || "requests"}`)));
-  list = null;
-  const made = await Promise.resolve(PANELS[at.tab || "requests"]()).catch(sorry);
+  document.querySelectorAll("[role=tab]").forEach((one) => one.setAttribute("aria-selected", String(one.id === `tab-${tab()}`)));
+  list = talk = null;
+  const made = await Promise.resolve(PANELS[tab()]()).catch(sorry);
   if (number === asked && made) $("panel").replaceChildren(...[made].flat());
 }
 
 const PANELS = {
+  async transcript() {
+    const page = await ask("transcript", about({ ...(at.tool ? { tool: at.tool } : {}), ...(at.entry ? { entry: at.entry } : {}) }));
+    talk = transcript(page, { h, ask, about, clock, count, many, lasted, at, go, toRequest: (step) => link({ step: step + 1, tab: "requests" }) });
+    if (at.entry) setTimeout(() => {
+      const found = [...main.querySelectorAll(".block")].findLast((one) => Number(one.dataset.entry) <= Number(at.entry));
+      found?.classList.add("linked");
+      found?.scrollIntoView({ block: "center" });
+    });
+    return talk.parts;
+  },
+
   requests() {
     if (!story.steps.length) return [];
     $("panel").replaceChildren(h("div", { class: "pair" },
@@ -358,7 +373,7 @@ function compaction({ receipt, dropped, count: total, tokens, kept, summary }) {
 
 // To the next request, or to the next row of a table.
 function moveBy(step) {
-  if (story?.steps.length && (at.tab || "requests") === "requests") {
+  if (story?.steps.length && tab() === "requests") {
     if ($("detail").getBoundingClientRect().top > innerHeight - 240) document.querySelector("[role=tablist]").scrollIntoView();
     go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) });
     return;
@@ -380,7 +395,7 @@ document.addEventListener("keydown", (event) => {
 
 function escape() {
   if (document.activeElement === find) { find.value = ""; find.blur(); if (!story && sessions) listSessions(); return; }
-  if (at.tab && at.tab !== "requests") go({ tab: "requests" });
+  if (!["transcript", "requests"].includes(tab())) go({ tab: "transcript" });
   else if (at.agent) location.hash = `#${new URLSearchParams({ session: at.session, tab: "agents" })}`;
   else location.hash = "#";
 }
@@ -394,8 +409,8 @@ async function route() {
   try {
     if (!at.session) { if (stream) stream.close(); await showSessions(); }
     else if (!story || before.session !== at.session || before.agent !== at.agent) await showSession();
-    else if ((at.tab || "requests") !== (before.tab || "requests") || at.tab === "compactions") show();
-    else if ((at.tab || "requests") === "requests") detail(chosen());
+    else if (tab() !== tabOf(before) || at.tool !== before.tool || at.entry !== before.entry || at.tab === "compactions") show();
+    else if (tab() === "requests") detail(chosen());
   } catch (error) {
     main.replaceChildren(sorry(error));
   }

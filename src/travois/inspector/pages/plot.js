@@ -1,7 +1,7 @@
 // Three plots over the requests of a session, on one axis: what filled each, what it used, its cost.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEFT = 52, RIGHT = 12;
+const LEFT = 68, RIGHT = 12;
 const PANELS = [
   { name: "context", title: "In the request", top: 18, height: 160 },
   { name: "tokens", title: "Cache", top: 208, height: 64 },
@@ -93,7 +93,7 @@ export function plot(box, story, { hover, pick }) {
   svg.append(...first.marks, ...stack(shown.map((one) => one.sizes), layers, { left: LEFT, width, y: first.y }));
   const second = axis(tokens, most, width, short);
   svg.append(...second.marks, ...stack(shown.map((one) => USED.map((name) => used(one)[name])), USED, { left: LEFT, width, y: second.y }));
-  const third = axis(cost, Math.max(story.dollars, steps.at(-1)?.total || 0, 1e-6), width, dollars);
+  const third = axis(cost, Math.max(story.dollars, steps.at(-1)?.total || 0) || 1, width, dollars);
   svg.append(...third.marks, ...line(steps, third.y, width));
 
   for (const one of story.compactions) {

@@ -87,6 +87,11 @@ async def _run_inspect_command(desk: CommandHost, _: str) -> str:
     return f"View this session in the browser while it is open:\n{_inspector_addresses[session]}"
 
 
+def find_inspector_address(session: Session) -> str:
+    """Return the address of the session's inspector; empty if it does not run."""
+    return _inspector_addresses.get(session, "")
+
+
 async def _start_inspector(session: Session) -> str:
     """Start the inspector as a process that ends with the session; return its address."""
     send, receive = anyio.create_memory_object_stream[str](1)

@@ -14,7 +14,7 @@ from prompt_toolkit.keys import Keys
 from travois.sdk import Session
 from travois.tui.app import SessionGuide
 from travois.tui.controller import Controller
-from travois.tui.markdown import wrap_words
+from travois.tui.layout import wrap_words
 from travois.tui.menu import MENU_QUIET_SECONDS
 from travois_lab.demo.tour import LABEL, STEPS, Pace
 
