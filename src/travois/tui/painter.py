@@ -65,7 +65,9 @@ class TerminalOutput(Vt100_Output):
 
     def _set_colours(self, code: str) -> None:
         if code != self._colour:
-            self.write_raw(code)
+            # Where nothing is set, nothing need be reset first.
+            plain = self._colour == RESET_CODE and code.startswith("\x1b[0;")
+            self.write_raw(f"\x1b[{code[4:]}" if plain else code)
             self._colour = code
 
     def write(self, data: str) -> None:

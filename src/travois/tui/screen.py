@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 UNFINISHED_SEQUENCE_PATTERN = re.compile(r"\x1b(?:\[[0-9;?<>=]*|\][^\x07\x1b]*\x1b?)\Z")
-MAX_SEQUENCE_CHARS = 64
+MAX_SEQUENCE_CHARS = 32
 PASTE_SEQUENCE = "[200~"
 BACKGROUND_REPLY = re.compile(r"\x1b\]11;([^\x07\x1b]*)(?:\x07|\x1b\\)")
-BACKGROUND_REPLY_START = "\x1b]11;"
+UNFINISHED_BACKGROUND_REPLY = re.compile(r"\x1b\](?:1(?:1(?:;[^\x07\x1b]{0,32}\x1b?)?)?)?\Z")
 
 
 class WholeSequenceParser(Vt100Parser):
@@ -94,9 +94,8 @@ class WholeSequenceParser(Vt100Parser):
         if found := BACKGROUND_REPLY.search(data):
             self._on_background(found[1])
             data = data[: found.start()] + data[found.end() :]
-        start = data.rfind(BACKGROUND_REPLY_START)
-        if start >= 0 and len(data) - start <= MAX_SEQUENCE_CHARS:
-            data, self._held = data[:start], data[start:]
+        if found := UNFINISHED_BACKGROUND_REPLY.search(data):
+            data, self._held = data[: found.start()], found[0]
         return data
 
 
