@@ -8,7 +8,14 @@ import pytest
 
 from travois.core.errors import UserError
 from travois.tui import theme
-from travois.tui.theme import Theme, find_table_colour, list_themes, luminance, resolve_theme
+from travois.tui.theme import (
+    Theme,
+    find_nearest_number,
+    find_table_colour,
+    list_themes,
+    luminance,
+    resolve_theme,
+)
 
 SHIPPED = [name for name in list_themes() if name not in ("auto", "none")]
 BACKGROUNDS = {"dark": [(0, 0, 0), (40, 44, 52)], "light": [(255, 255, 255), (253, 246, 227)]}
@@ -57,6 +64,13 @@ def test_all_text_is_legible_on_every_ground(name: str, environ: dict[str, str])
         if (size := contrast(colour(chosen, role), ground)) < MIN_CONTRAST
     }
     assert poor == set()
+    near = {role: find_table_colour(find_nearest_number(colour(chosen, role))) for role in words}
+    assert [
+        role
+        for role, shown in near.items()
+        for ground in BACKGROUNDS[chosen.base]
+        if contrast(shown, ground) < MIN_CONTRAST
+    ] == []
     frames = [contrast(colour(chosen, "frame"), one) for one in BACKGROUNDS[chosen.base]]
     assert min(frames) >= MIN_FRAME_CONTRAST
 

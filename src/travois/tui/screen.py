@@ -111,8 +111,9 @@ COLOUR_DEPTHS = {
     0: ColorDepth.DEPTH_4_BIT,
     4: ColorDepth.DEPTH_4_BIT,
     8: ColorDepth.DEPTH_8_BIT,
-    24: ColorDepth.DEPTH_24_BIT,
+    24: ColorDepth.DEPTH_8_BIT,
 }
+"""Of the live region, by the theme's: it is drawn often, and these codes are half as long."""
 KEY_TIMEOUT_SECONDS = 0.01
 SEQUENCE_TIMEOUT_SECONDS = 0.03
 """Seconds to wait for the rest of an escape sequence after Escape."""
