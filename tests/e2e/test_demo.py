@@ -48,7 +48,7 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
     glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Fix it")
     glass.type("\r")
     asked = glass.until("? Edit", "y  yes", "why: in this permission mode", LABEL)
-    assert "+ mean = sum(prices) / len(prices) if prices else 0.0" in asked
+    assert "+     mean = sum(prices) / len(prices) if prices else 0.0" in asked
     glass.still()
     glass.type("y")
     glass.until("6 +     mean = sum(prices)")

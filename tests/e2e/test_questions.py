@@ -84,7 +84,7 @@ def test_danger_is_red_named_and_never_the_first_choice(program: Program, column
         red, green, blue = colour_at(glass, "DANGER")
         assert red > max(green, blue) + 50
         glass.type("\r")
-        glass.until("(Enter to skip)")
+        glass.until("(Enter to")
         glass.type("use a branch\r")
         glass.until("→ no: use a branch", "Done.")
         assert glass.leave() == 0

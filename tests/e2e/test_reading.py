@@ -100,7 +100,8 @@ def test_the_screen_counts_the_lines_that_there_were(program: Program) -> None:
         glass = Glass(program, *program.model, "--permission-mode", "bypass")
         glass.ready()
         glass.type("go\r")
-        story = glass.until("All done.")
+        glass.until("All done.")
+        story = glass.story
         assert "✓ $ seq 1 5000  5,000 lines" in story
         assert "✓ $ seq 1 300000  300,000 lines" in story
         assert "✓ Read a.txt  2,000 lines" in story

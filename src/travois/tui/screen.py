@@ -36,7 +36,7 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from travois.tui.layout import cut_line, display_width, fold_lines, parse_ansi_line
+from travois.tui.layout import cut_line, display_width, fold_lines, parse_ansi_line, wrap_words
 from travois.tui.menu import Menu, MenuOption
 from travois.tui.painter import LivePane, LiveRegionPainter, TerminalOutput
 from travois.tui.start import PROMPT_MARK
@@ -368,9 +368,13 @@ class Screen:
 
     def _line_prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         """Render the frame and the prompt, in front of each line of the input."""
-        label = self._label or PROMPT_MARK
+        label = PROMPT_MARK if self._is_label_long() else self._label or PROMPT_MARK
         mark = " " * display_width(label) if line or wrapped else self.theme.mark(label, "accent")
         return parse_ansi_line(f"{self.theme.mark('│', self.frame_role)} {mark}")
+
+    def _is_label_long(self) -> bool:
+        """Tell whether the label of a question leaves little room for the answer beside it."""
+        return display_width(self._label) > self.columns // 2
 
     def _placeholder_fragments(self) -> StyleAndTextTuples:
         room = self.columns - len(PROMPT_MARK) - 4
@@ -388,6 +392,9 @@ class Screen:
         while lines and not lines[-1]:
             del lines[-1]
         shown = self.menu.render(self.theme, self.columns - 1) if self.menu else []
+        if self._is_label_long():
+            parts = wrap_words(self._label.strip(), self.columns - 3)
+            shown += [self.theme.mark(f"  {part}", "accent") for part in parts]
         between = [""] if lines and shown else []
         return ["", *lines, *between, *shown, *([""] if shown else [])]
 
