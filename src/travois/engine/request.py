@@ -57,7 +57,9 @@ def _warn_of_cache_miss(agent: Agent) -> None:
 async def _send_and_receive(agent: Agent) -> Reply:
     """Send one request and receive its reply, within the budget."""
     async with charge_request(agent, agent.session.view, turns=1) as payment:
-        reply = await _receive_reply(agent, _record_request(agent, output=payment.output))
+        request = _record_request(agent, output=payment.output)
+        with agent.runtime.while_waiting():
+            reply = await _receive_reply(agent, request)
         payment.usage = reply.usage
     return reply
 
@@ -95,10 +97,9 @@ def _build_request(agent: Agent) -> Request:
 
 async def _receive_reply(agent: Agent, request: Request) -> Reply:
     """Stream the reply to a request to the front end; raises `ApiError` if none comes."""
-    with agent.runtime.while_waiting():
-        async with agent.model.stream(request) as stream:
-            async for event in stream:
-                if isinstance(event, Reply):
-                    return event
-                agent.session.emit(event)
+    async with agent.model.stream(request) as stream:
+        async for event in stream:
+            if isinstance(event, Reply):
+                return event
+            agent.session.emit(event)
     raise ApiError("garbled", "the stream ended without a reply")
