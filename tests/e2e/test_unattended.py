@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -197,6 +198,19 @@ def test_seconds_count_on_after_a_kill(program: Program) -> None:
         flags = ("--limits", "session", "--max-seconds", "0.000001")
         done = program.run("-p", "-c", *program.model, *flags)
         assert (done.code, len(api.ledger)) == (4, 1), done.err
+
+
+# --- rate limits ---------------------------------------------------------------------------------
+
+
+def test_rate_limits_are_told_to_other_programs(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "limits.jsonl"
+    program.extra = {"TRAVOIS_RATE_LIMITS_FILE": str(file)}
+    with program.served([OK]) as api:
+        api.fault({"http": {"status": 429, "type": "rate_limit_error"}}, n=1)
+        assert program.ask("go", "--settings", QUICK).out == "ok\n"
+        first = json.loads(file.read_text().splitlines()[0])
+    assert (first["url"], first["status"]) == (api.url, 429)
 
 
 # --- parents and leases --------------------------------------------------------------------------
