@@ -20,7 +20,7 @@ def make_title(prompt: str) -> str:
     line = next((line.strip() for line in prompt.splitlines() if line.strip(" #>*-`")), "")
     text = " ".join(line.lstrip("#>*- ").split())
     asked = _strip_politeness(text)
-    if asked != text and asked:
+    if asked != text and " " in asked:
         text = asked[0].upper() + asked[1:]
     ends = (end.end() for end in SENTENCE_END_PATTERN.finditer(text))
     first = next((end for end in ends if end >= MIN_SENTENCE_CHARS), len(text))
