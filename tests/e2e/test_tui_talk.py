@@ -269,7 +269,7 @@ def test_two_escapes_take_a_turn_back(program: Program) -> None:
         glass.type("\x1b\x1b")
         glass.until("Rewind to before which message?", "1  make it")
         answered(glass, "1")
-        glass.until("Rewind what?")
+        glass.until("Rewind to before “make it”?")
         answered(glass, "1")
         glass.until("1 deleted", "❯ make it")
         assert not (program.folder / "made.txt").exists()

@@ -510,7 +510,7 @@ def _format_call_outcome(item: ToolCallItem) -> str:
     if item.is_error:
         return " failed:"
     if item.patch is not None:
-        return f": {item.patch.added} lines added, {item.patch.removed} removed"
+        return f": +{item.patch.added} -{item.patch.removed} lines"
     count = len(item.text.splitlines())
     return f": {count:,} line{'' if count == 1 else 's'}" if count else ""
 

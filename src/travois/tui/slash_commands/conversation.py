@@ -176,7 +176,8 @@ async def _rewind_to(
     ):
         desk.show_diff(diff)
     title = " ".join(turn.text.split())[:80]
-    what = f"{len(way.changes)} files change" if way.changes else "no file changes"
+    count = len(way.changes)
+    what = "1 file changes" if count == 1 else f"{count or 'no'} files change"
     part = await desk.pick_option(f"Rewind to before “{title}”? {what}.", REWIND_PARTS)
     if part is None:
         return ""
