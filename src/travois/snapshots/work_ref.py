@@ -41,6 +41,8 @@ class WorkRef:
         self._session = session
         self._ref = f"{REF_PREFIX}{session}"
         self._tree = ""
+        self._safe: tuple[str, ...] = ()
+        """Options that keep git from running programs of the repository's configuration."""
 
     def collect_bundle(self) -> Iterable[tuple[str, bytes]]:
         """Save the work tree to the ref; return the bundle if anything changed since."""
@@ -52,6 +54,7 @@ class WorkRef:
     def restore_work(self, bundle: bytes) -> str:
         """Bring the saved files into a clean work tree; return what to tell the user."""
         try:
+            self._safe = tuple(self._list_safe_options())
             self._fetch_bundle(bundle)
             if self._run_safe_git("status", "--porcelain"):
                 return f"{self._keep_unrestored()}: this folder has changes of its own"
@@ -69,6 +72,7 @@ class WorkRef:
         return f"the session's uncommitted files are in {kept}"
 
     def _iterate_bundles(self) -> Iterator[tuple[str, bytes]]:
+        self._safe = tuple(self._list_safe_options())
         head = self._run_safe_git("rev-parse", "--verify", "HEAD")
         self._run_safe_git("add", "--all", index=True)
         tree = self._run_safe_git("write-tree", index=True)
@@ -125,17 +129,18 @@ class WorkRef:
 
     def _run_safe_git(self, *words: str, index: bool = False) -> str:
         """Run git without programs that the repository's configuration names."""
-        options = [word for value in (*SAFE_CONFIG, *self._filters()) for word in ("-c", value)]
-        return _run_plain_git(self._root, *options, *words, index=self._index if index else None)
+        assert self._safe
+        return _run_plain_git(self._root, *self._safe, *words, index=self._index if index else None)
 
-    def _filters(self) -> Iterator[str]:
-        """Yield settings that turn off the filters of the repository's own configuration."""
+    def _list_safe_options(self) -> Iterator[str]:
+        """Yield options that turn off what runs programs, also the repository's own filters."""
         try:
             found = _run_plain_git(self._root, "config", "--name-only", "--get-regexp", FILTER_KEYS)
-        except GitProblem:
-            return
-        for key in found.splitlines():
-            yield f"{key}=false" if key.endswith(".required") else f"{key}="
+        except GitProblem:  # there are none
+            found = ""
+        off = (f"{key}={'false' * key.endswith('.required')}" for key in found.splitlines())
+        for value in (*SAFE_CONFIG, *off):
+            yield from ("-c", value)
 
 
 def _run_plain_git(root: Path, *words: str, index: Path | None = None) -> str:
