@@ -61,7 +61,31 @@ class SessionTotals(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
 
 
-class _Line(msgspec.Struct):
+class _Block(msgspec.Struct, frozen=True):
+    """A block of a message: the tool that it calls, if any."""
+
+    type: str = ""
+    name: str = ""
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    """The token counts of a message."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """The fields that the fleet reads of a message; each of its blocks has a line with them."""
+
+    id: str = ""
+    content: tuple[_Block, ...] | str = ()
+    usage: _Tokens = _Tokens()
+
+
+class _Line(msgspec.Struct, frozen=True):
     """The fields that the fleet reads of a `stream-json` line."""
 
     type: str = ""
@@ -72,7 +96,7 @@ class _Line(msgspec.Struct):
     api_error_status: int = 0
     retry_delay_ms: int = 0
     error_status: int | None = None
-    total_cost_usd: float = 0.0
+    message: _Message = _Message()
 
 
 class ChildRun:
@@ -87,8 +111,11 @@ class ChildRun:
         self._lock = Lock()
         self._last = _Line()
         self.requests = 0
+        self.tokens = 0
+        """The tokens of this run so far, cached or not."""
         self.doing = ""
-        """The last kind of line, for the live table."""
+        """What it does, for the live table."""
+        self._message = ""
 
     def follow_to_end(
         self,
@@ -149,16 +176,29 @@ class ChildRun:
             line = msgspec.json.decode(data, type=_Line)
         except msgspec.DecodeError:
             return
-        self.doing = line.subtype or line.type
         match line.type, line.subtype:
             case "result", _:
                 self._last = line
             case "assistant", _:
-                self.requests += 1
+                self._count_message(line.message)
+            case "user", _:
+                self.doing = "waits for the model"
             case "system", "api_retry" if line.error_status in (429, 529):
+                self.doing = "waits for the rate limit"
                 self.on_rate_limit(line.retry_delay_ms / 1000, f"HTTP {line.error_status}")
             case _:
                 pass
+
+    def _count_message(self, message: _Message) -> None:
+        """Count a reply once, and note the tool that it calls."""
+        called = [block.name for block in message.content if isinstance(block, _Block)]
+        self.doing = f"runs {called[-1]}" if called and called[-1] else "answers"
+        if message.id == self._message:
+            return
+        self._message, used = message.id, message.usage
+        self.requests += 1
+        self.tokens += used.input_tokens + used.cache_creation_input_tokens
+        self.tokens += used.cache_read_input_tokens + used.output_tokens
 
     def _build_child_result(self, code: int, told: str, *, seconds: float) -> ChildResult:
         last, stopped = self._last, self._stopped

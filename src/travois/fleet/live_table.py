@@ -67,9 +67,11 @@ class LiveTable:
         paused: Mapping[str, float],
     ) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("TASK", "STATE", "REQUESTS", "USD", "NOW"):
+        for name in ("TASK", "STATE", "REQUESTS", "TOKENS", "USD", "NOW"):
             table.add_column(
-                name, no_wrap=True, justify="right" if name in ("REQUESTS", "USD") else "left"
+                name,
+                no_wrap=True,
+                justify="right" if name in ("REQUESTS", "TOKENS", "USD") else "left",
             )
         ended = [row for row in rows if row.is_final][-MAX_SHOWN_ENDED:]
         active = [row for row in rows if row.state == "running"]
@@ -78,7 +80,10 @@ class LiveTable:
             requests = str(child.requests) if child else ""
             what = child.doing if child else row.why.partition("\n")[0]
             state = Text(row.state, STATE_STYLES.get(row.state, ""))
-            table.add_row(row.id, state, requests, f"{row.cost:.4f}", replace_invisible(what))
+            tokens = row.input_tokens + row.output_tokens + (child.tokens if child else 0)
+            table.add_row(
+                row.id, state, requests, f"{tokens:,}", f"{row.cost:.4f}", replace_invisible(what)
+            )
         lines = [describe_totals(rows), self._describe_pace(rows)]
         lines += [
             f"{key or 'default key'} is rate limited for {s:.0f} s" for key, s in paused.items()
