@@ -175,8 +175,9 @@ class WarmServer:
         line.settimeout(MESSAGE_TIMEOUT)
         streams: list[int] = []
         try:
+            message = receive_run(line, streams)  # whole, or the client could not read an answer
             self._check_peer(line)
-            request = receive_run(line, streams)
+            request: RunRequest = marshal.loads(message)  # noqa: S302 - of the same user
             if difference := _find_difference(request["same"], self._own):
                 raise RefusedRun(f"it has another {difference} than the server")
             self._start_run(line, request, streams)
@@ -256,7 +257,7 @@ def _reopen_streams() -> None:
     sys.stderr = open(2, "w", encoding=encoding, errors=errors, buffering=1, closefd=False)  # noqa: SIM115
 
 
-def receive_run(line: socket.socket, streams: list[int]) -> RunRequest:
+def receive_run(line: socket.socket, streams: list[int]) -> bytes:
     """Receive a run on the warm server; its streams are added as soon as they arrive."""
     head, fds, _, _ = socket.recv_fds(line, 4, 3)
     streams += fds
@@ -269,7 +270,7 @@ def receive_run(line: socket.socket, streams: list[int]) -> RunRequest:
         if not more:
             raise RefusedRun("its request is not whole")
         data += more
-    return marshal.loads(bytes(data))  # noqa: S302 - from a process of the same user
+    return bytes(data)
 
 
 def send_value(line: socket.socket, value: int | str) -> None:
