@@ -95,7 +95,7 @@ def test_by_itself_it_needs_nobody_and_leaves_nothing(visitor: Program) -> None:
         "> /quit",
     ]
     assert done.out.count(LABEL) == 7
-    assert "I ran them **as you told me in the first conversation**" in done.out
+    assert "I ran them as you told me in the first conversation" in done.out
     assert "8420: found in" in done.out
     assert RECEIPT.search(done.out) and PAGE.search(done.out)
     assert (left(visitor), visitor.home.exists()) == ([], False)
