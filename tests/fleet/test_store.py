@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from travois.core.errors import UserError
+from travois.fleet.child import SessionTotals, read_session_totals, session_id
 from travois.fleet.store import FLEET, WORKERS, FleetStore, TaskRow, locate_database
 from travois.fleet.task import FleetTask
 
@@ -138,3 +139,10 @@ def test_a_thousand_tasks_are_listed_with_one_query(store: FleetStore) -> None:
     assert len(store.list_tasks()) == 1_000
     assert sum("SELECT" in one for one in asked) <= 2
     assert time.thread_time() - began < 60
+
+
+def test_a_session_without_a_log_has_used_nothing(tmp_path: Path) -> None:
+    """As a run leaves it that could not reach the session store."""
+    session = session_id("t", fresh=0)
+    (tmp_path / "sessions" / "project" / str(session)).mkdir(parents=True)
+    assert read_session_totals(tmp_path, session) == SessionTotals()

@@ -25,7 +25,7 @@ from travois.permissions.secrets import Secrets, mask_text
 from travois.process.parent_watch import PARENT_VARIABLE
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
-from travois.sessions.log_file import read_history
+from travois.sessions.log_file import LOG_FILE_NAME, read_history
 
 SESSION_NAMESPACE = UUID("7d9a4c6e-3a57-4f0e-9d55-0f4a31f2b8c1")
 PROMPT_ID = "task"
@@ -249,10 +249,11 @@ def child_environment(
 
 def read_session_totals(home: Path, session: UUID) -> SessionTotals:
     """Sum the usage in a fleet task's session log, including killed runs."""
-    folders = sorted(TravoisHome(home).sessions.glob(f"*/{session}"))
+    # A run that ended while it opened its session leaves a folder without a log.
+    logs = sorted(TravoisHome(home).sessions.glob(f"*/{session}/{LOG_FILE_NAME}"))
     spent = SessionSpending()
-    for folder in folders[:1]:
-        for entry in read_history(folder, []):
+    for log in logs[:1]:
+        for entry in read_history(log.parent, []):
             spent = spent.after_entry(entry)
     return SessionTotals(spent.dollars, spent.usage)
 
