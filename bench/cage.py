@@ -51,18 +51,18 @@ async def measure(place: Path) -> None:
         home=str(Path.home()),
     )
     bare = Command(SHELL, str(work))
-    ours = LocalProcesses(walls=walls)
-    partial = LocalProcesses(walls=replace(walls, kind="partial"))
+    ours = LocalProcesses(support=walls)
+    partial = LocalProcesses(support=replace(walls, kind="partial"))
     looking = replace(cage, profile="look", pinned=())
     ways = {"bare": (ours, bare)}
     if walls.kind == "full":
-        ways["look, open home"] = (ours, replace(bare, cage=open_home))
-        ways["look"] = (ours, replace(bare, cage=looking))
-        ways["work"] = (ours, replace(bare, cage=cage))
+        ways["look, open home"] = (ours, replace(bare, sandbox=open_home))
+        ways["look"] = (ours, replace(bare, sandbox=looking))
+        ways["work"] = (ours, replace(bare, sandbox=cage))
     if walls.kind != "none":
-        ways["Landlock, open"] = (partial, replace(bare, cage=open_home))
-        ways["Landlock, look"] = (partial, replace(bare, cage=looking))
-        ways["Landlock, work"] = (partial, replace(bare, cage=cage))
+        ways["Landlock, open"] = (partial, replace(bare, sandbox=open_home))
+        ways["Landlock, look"] = (partial, replace(bare, sandbox=looking))
+        ways["Landlock, work"] = (partial, replace(bare, sandbox=cage))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, (processes, command) in ways.items():

@@ -62,7 +62,7 @@ class Folder(SimpleNamespace):
 
     def __init__(self, processes: LocalProcesses, root: str) -> None:
         super().__init__(
-            processes=processes, root=root, cwd=root, state={}, kept="", cage=None, room=ROOM
+            processes=processes, root=root, cwd=root, state={}, kept="", sandbox=None, room=ROOM
         )
 
     def spill(self, call: str, data: bytes) -> str:

@@ -100,7 +100,7 @@ async def _run(scenes: list[Scene], root: Path) -> list[str]:
     async with Session(options, model=model, person=Agreeing()) as session:
         async for _ in session.run("go"):
             pass
-        history = session.crew.agent.session.history()
+        history = session.runtime.agent.session.history()
     results = [entry.fact for entry in history if isinstance(entry.fact, Result)]
     return [extract_text(result.content) for result in results[len(first) :]]
 

@@ -89,7 +89,7 @@ def _examples() -> Iterator[Request]:
 
 def _told(near: ExampleIndex, asked: Sequence[Request]) -> str:
     outcomes: Counter[Outcome] = Counter(
-        judged(one, route_request(one.text, near=near, tools=NAMES)) for one in asked
+        judged(one, route_request(one.text, examples=near, tools=NAMES)) for one in asked
     )
     return f"{outcomes['right']} / {outcomes['wrong']} / {outcomes['none']}"
 

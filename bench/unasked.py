@@ -228,7 +228,7 @@ async def rule_on(agent: Agent, command: str) -> CallDecision | None:
 
 def find_hole(agent: Agent, ruling: CallDecision) -> str:
     """Return what the sandbox of a command leaves open that it must not; empty if nothing."""
-    cage, bounds = ruling.cage, agent.permissions.sandbox
+    cage, bounds = ruling.sandbox, agent.permissions.sandbox
     if cage is None or bounds is None:
         return "no sandbox"
     bypass = agent.permissions.guard.mode == "bypass"
@@ -261,13 +261,13 @@ def score(
 
 
 def execute(
-    ran: Sequence[tuple[Row, CallDecision]], stage: Stage, mode: str, *, walls: SandboxSupport
+    ran: Sequence[tuple[Row, CallDecision]], stage: Stage, mode: str, *, support: SandboxSupport
 ) -> list[Found]:
     """Run commands in the sandbox that they were given, and return those that left a trace."""
     found: list[Found] = []
     for row, ruling in ran:
         before = stage.watch()
-        anyio.run(_run, ruling, row.command, stage, walls)
+        anyio.run(_run, ruling, row.command, stage, support)
         changed = find_changes(before, stage.watch())
         for project, why in ((False, "changed"), (True, "changed of the project")):
             paths = [path for path in changed if stage.is_project(path) is project]
@@ -277,13 +277,13 @@ def execute(
     return found
 
 
-async def _run(ruling: CallDecision, line: str, stage: Stage, walls: SandboxSupport) -> None:
-    assert ruling.cage is not None, "a command without a sandbox is not executed"
+async def _run(ruling: CallDecision, line: str, stage: Stage, support: SandboxSupport) -> None:
+    assert ruling.sandbox is not None, "a command without a sandbox is not executed"
     shell = ("/bin/bash", "-c", f"{LIMITS}\n{line}")
-    cage = replace(ruling.cage, network="off")
-    processes = LocalProcesses(walls=walls)
+    cage = replace(ruling.sandbox, network="off")
+    processes = LocalProcesses(support=support)
     try:
-        await processes.run(Command(shell, str(stage.root), cage=cage), timeout=SECONDS)
+        await processes.run(Command(shell, str(stage.root), sandbox=cage), timeout=SECONDS)
     finally:
         await processes.aclose()
     processes.take_notices()
@@ -291,13 +291,13 @@ async def _run(ruling: CallDecision, line: str, stage: Stage, walls: SandboxSupp
 
 def measure(rows: Sequence[Row], mode: str, *, executed: int, seed: int = 1) -> dict[str, Any]:
     """Score one mode, and execute a sample of what runs unasked in it."""
-    walls = find_sandbox_support(None)
+    support = find_sandbox_support(None)
     with staged() as stage:
         silent, ran = score(rows, make_session(stage, mode), mode)
-        safe = [(row, ruling) for row, ruling in ran if not row.never_execute and ruling.cage]
+        safe = [(row, ruling) for row, ruling in ran if not row.never_execute and ruling.sandbox]
         chosen = random.Random(seed).sample(safe, min(executed, len(safe)))
-        chosen = chosen if walls.kind == "full" else []
-        traces = execute(chosen, stage, mode, walls=walls)
+        chosen = chosen if support.kind == "full" else []
+        traces = execute(chosen, stage, mode, support=support)
     return {
         "commands": len(rows),
         "unasked": len(ran),

@@ -12,10 +12,9 @@ has_library libatomic.so.1 || missing+=(libatomic1)              # Playwright's 
 has_library libgomp.so.1 || missing+=(libgomp1)                  # llama.cpp
 has_program curl || missing+=(curl)                              # hosts that the sandbox lets through
 has_program git-lfs || missing+=(git-lfs)                        # git LFS in the sandbox
-has_program initdb || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)  # a fleet of several machines
 has_program patch || missing+=(patch)                            # a command that rewind undoes
 has_program postgres || compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null ||
-  missing+=(postgresql)                                          # sessions in a database
+  missing+=(postgresql)                                          # sessions and a fleet in a database
 has_program strace || missing+=(strace)                          # what programs that only look do
 has_program tmux || missing+=(tmux)                              # the terminal inside tmux
 [ ${#missing[@]} -eq 0 ] && exit 0

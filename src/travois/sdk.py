@@ -86,7 +86,7 @@ class Session:
         self._guests = HostExtensions(person, tools, listeners)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
-        self._crew: SessionRuntime | None = None
+        self._runtime: SessionRuntime | None = None
         self._scope: anyio.CancelScope | None = None
         self.leaving: hooks.LeaveReason = "other"
         """The reason for which the block will be left."""
@@ -94,15 +94,15 @@ class Session:
         """Notices for the user after the block is left."""
 
     @property
-    def crew(self) -> SessionRuntime:
+    def runtime(self) -> SessionRuntime:
         """The agent and the services that the session runs on."""
-        assert self._crew is not None, "use `async with Session(...)`"
-        return self._crew
+        assert self._runtime is not None, "use `async with Session(...)`"
+        return self._runtime
 
     @property
     def id(self) -> str:
         """The name under which it can be resumed."""
-        return self.crew.id
+        return self.runtime.id
 
     @property
     def running(self) -> bool:
@@ -115,28 +115,28 @@ class Session:
         Returns whether there is something: `run` without a prompt lets it in. False if nothing
         works any more, or if only commands do and `patience`, in seconds, is over.
         """
-        return await wait_for_news(self.crew.agent, patience=patience)
+        return await wait_for_news(self.runtime.agent, patience=patience)
 
     async def __aenter__(self) -> Session:
-        crew = await compose_session(self._options, model=self._model, guests=self._guests)
-        self._crew = crew
+        runtime = await compose_session(self._options, model=self._model, guests=self._guests)
+        self._runtime = runtime
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(crew.aclose)
-            if crew.telemetry is not None:
-                await self._start_telemetry(crew, crew.telemetry, stack)
-            crew.notices += await hooks.fire_session_start(crew.agent, self._options)
+            stack.push_async_callback(runtime.aclose)
+            if runtime.telemetry is not None:
+                await self._start_telemetry(runtime, runtime.telemetry, stack)
+            runtime.notices += await hooks.fire_session_start(runtime.agent, self._options)
             stack.push_async_callback(self._fire_end_hooks)
             self._group = await stack.enter_async_context(anyio.create_task_group())
-            crew.agent.runtime.background = self._run_in_background
-            if crew.agent.hooks.active is not None and crew.agent.hooks.active.files_to_watch:
-                self._group.start_soon(hooks.watch_hook_files, crew.agent)
-            for link in crew.loan.links:
+            runtime.agent.runtime.background = self._run_in_background
+            if runtime.agent.hooks.active is not None and runtime.agent.hooks.active.files_to_watch:
+                self._group.start_soon(hooks.watch_hook_files, runtime.agent)
+            for link in runtime.mcp_servers.links:
                 self._group.start_soon(link.keep_alive)
-            if crew.office is not None and crew.office.listens:
-                self._group.start_soon(crew.office.listen)
-            if crew.nights is not None:
-                crew.notices += dreaming.report_finished_dreams(crew.nights, crew.agent)
-                self._group.start_soon(dreaming.dream_when_due, crew.nights, crew.agent)
+            if runtime.mail is not None and runtime.mail.listens:
+                self._group.start_soon(runtime.mail.listen)
+            if runtime.nights is not None:
+                runtime.notices += dreaming.report_finished_dreams(runtime.nights, runtime.agent)
+                self._group.start_soon(dreaming.dream_when_due, runtime.nights, runtime.agent)
             self._stack = stack.pop_all()
         return self
 
@@ -148,10 +148,10 @@ class Session:
     ) -> bool | None:
         if self._group is not None:
             if kind is None and self.leaving != "other":
-                await wait_for_extraction(self.crew.agent, patience=EXTRACTION_WAIT_SECONDS)
+                await wait_for_extraction(self.runtime.agent, patience=EXTRACTION_WAIT_SECONDS)
             self._group.cancel_scope.cancel()
         handled = await self._stack.__aexit__(kind, error, trace)
-        self.parting += self.crew.agent.world.processes.take_notices()
+        self.parting += self.runtime.agent.world.processes.take_notices()
         return handled
 
     async def run(
@@ -164,9 +164,9 @@ class Session:
         """
         assert self._group is not None, "use `async with Session(...)`"
         content = (Text(prompt),) if isinstance(prompt, str) else prompt
-        agent = self.crew.agent
+        agent = self.runtime.agent
         if content:
-            _check_prompt_fits(agent.session.view, User(content), self.crew.model)
+            _check_prompt_fits(agent.session.view, User(content), self.runtime.model)
             agent.turn.inbox.extend(await read_mentions(agent, typed_text(content)))
             agent.turn.inbox.append(User(content, mail=id))
         done = anyio.Event()
@@ -194,7 +194,7 @@ class Session:
 
         Raises `UserError`, and leaves the conversation as it is, if that cannot help.
         """
-        agent = self.crew.agent
+        agent = self.runtime.agent
         self._require_idle()
         part = self._select_cut(first, last)
         try:
@@ -213,14 +213,14 @@ class Session:
     def switch(self, model: str) -> None:
         """Switch to another model; raises `UserError`, and changes nothing, if that fails."""
         self._require_idle()
-        self.crew.change_model(model)
+        self.runtime.change_model(model)
 
     async def switch_with_summary(self, model: str) -> None:
         """Switch to another model; the current one summarises what does not fit."""
         self._require_idle()
         try:
             with anyio.CancelScope() as self._scope:
-                await self.crew.change_model_with_summary(model)
+                await self.runtime.change_model_with_summary(model)
         finally:
             self._scope = None
 
@@ -235,20 +235,20 @@ class Session:
         most = load_workspace(self._options)[1].settings.max_effort_level
         if effort and most and EFFORT_LEVELS.index(levels[effort]) > EFFORT_LEVELS.index(most):
             raise UserError(f"The effort cannot be {effort}", why=f"maxEffortLevel is {most}")
-        self.crew.set_effort(levels[effort])
+        self.runtime.set_effort(levels[effort])
 
     def enter(self, mode: str) -> None:
         """Switch the permission mode; bypass only if the session began with it."""
         modes: dict[str, PermissionMode] = {known: known for known in PERMISSION_MODES}
         found = modes.get(MODE_ALIASES.get(mode, mode))
-        guard = self.crew.agent.permissions.guard
+        guard = self.runtime.agent.permissions.guard
         if found is None or found in guard.barred or found == "bypass" != guard.mode:
             why = "it can only be chosen at the start"
             why = "the settings disable it" if found in guard.barred else why
             why = why if found else "there is no such mode"
             fix = f"Choose one of: {', '.join(one for one in PERMISSION_MODES if one != 'bypass')}."
             raise UserError(f"Cannot switch to mode {mode}", why=why, fix=fix)
-        enter_mode(self.crew.agent, found)
+        enter_mode(self.runtime.agent, found)
 
     def _require_idle(self) -> None:
         if self.running:
@@ -259,7 +259,7 @@ class Session:
     def _select_cut(self, first: int, last: int) -> ConversationCut | None:
         if not first and not last:
             return None
-        view = self.crew.agent.session.view
+        view = self.runtime.agent.session.view
         part = cut.cut_from_entry(view, first) if first else cut.cut_up_to_entry(view, last)
         if part is None:
             fix = "`travois context --all` shows the number of each message."
@@ -279,23 +279,23 @@ class Session:
 
     async def _fire_end_hooks(self) -> None:
         """Fire the end hooks when the session is left."""
-        self.parting = await hooks.fire_session_end(self.crew.agent, self.leaving)
-        if self.crew.agent.session.jobs:
-            self.parting += report_left_jobs(self.crew.agent)
+        self.parting = await hooks.fire_session_end(self.runtime.agent, self.leaving)
+        if self.runtime.agent.session.jobs:
+            self.parting += report_left_jobs(self.runtime.agent)
 
     async def _start_telemetry(
-        self, crew: SessionRuntime, wish: TelemetryOptions, stack: AsyncExitStack
+        self, runtime: SessionRuntime, telemetry: TelemetryOptions, stack: AsyncExitStack
     ) -> None:
         """Send telemetry to a collector from here on."""
         if not telemetry_installed():
-            crew.notices += (TELEMETRY_MISSING,)
+            runtime.notices += (TELEMETRY_MISSING,)
             return
 
         def add_parting_notice(why: str) -> None:
             self.parting += (why,)
 
         await stack.enter_async_context(
-            otel.observe_session(crew.agent, crew.id, wish, tell=add_parting_notice)
+            otel.observe_session(runtime.agent, runtime.id, telemetry, tell=add_parting_notice)
         )
 
     def stop(self) -> None:
@@ -306,7 +306,7 @@ class Session:
     async def _run_turn(self, done: anyio.Event) -> None:
         try:
             with anyio.CancelScope() as self._scope:
-                await run_turn(self.crew.agent)
+                await run_turn(self.runtime.agent)
         finally:
             self._scope = None
             done.set()

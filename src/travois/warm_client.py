@@ -83,8 +83,8 @@ def describe_namespaces(pid: int) -> tuple[object, ...]:
     """Describe which part of the machine a process lives in: its namespaces, root and walls."""
     links = [os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES]
     with open(f"/proc/{pid}/status", "rb") as file:
-        walls = [line for line in file if line.startswith((b"NoNewPrivs", b"Seccomp:", b"Cap"))]
-    return *links, os.readlink(f"/proc/{pid}/root"), *walls
+        support = [line for line in file if line.startswith((b"NoNewPrivs", b"Seccomp:", b"Cap"))]
+    return *links, os.readlink(f"/proc/{pid}/root"), *support
 
 
 def _hand_over(path: str, argv: Sequence[str], version: str) -> int:

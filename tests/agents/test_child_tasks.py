@@ -124,8 +124,8 @@ def run(options: Options, worker: Worker) -> list[Entry]:
 
     async def main(session: Session) -> None:
         assert await session.ask(PARENT_PROMPT) == "All done."
-        assert session.crew.agent.team.children is not None
-        await session.crew.agent.team.children.wait_for_news()  # of one in the background
+        assert session.runtime.agent.team.children is not None
+        await session.runtime.agent.team.children.wait_for_news()  # of one in the background
         logs.append(own(session, "a1"))
 
     play(options, worker, main)

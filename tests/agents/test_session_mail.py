@@ -33,7 +33,7 @@ def talking(options: Options, talk: Callable[[Session, SessionMail], Awaitable[N
     async def main() -> None:
         model = Scripted(call("Glob", pattern="*"), say("Done."), judge=anthropic_faults)
         async with Session(options, model=model) as session:
-            office = session.crew.office
+            office = session.runtime.mail
             assert office is not None
             await talk(session, office)
 
@@ -79,10 +79,10 @@ def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
         box(office).put("ada", "y" * 900_000)
         waiting = list(office.collect())
         assert list(office.collect()) == [] and path.stat().st_size > 900_000
-        session.crew.agent.turn.inbox.extend(waiting)
+        session.runtime.agent.turn.inbox.extend(waiting)
         await session.ask("go")
         assert path.stat().st_size == 0
-        whole = next(Path(session.crew.agent.world.kept).glob("mail-*"))
+        whole = next(Path(session.runtime.agent.world.kept).glob("mail-*"))
         assert whole.read_text() == "y" * 900_000
         assert str(whole) in extract_text(waiting[1].content)
 
@@ -91,7 +91,7 @@ def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
 
 def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
     async def talk(session: Session, office: SessionMail) -> None:
-        held = session.crew.agent.session
+        held = session.runtime.agent.session
         before = held.last
         box(office).put("ada", "hello")
         await session.ask("go")
@@ -149,7 +149,7 @@ def test_a_session_that_leaves_no_trace_has_no_mail(options: Options) -> None:
     async def main() -> None:
         untraced = replace(options, persist=False)
         async with Session(untraced, model=Scripted(say("Done."))) as session:
-            assert session.crew.office is None
+            assert session.runtime.mail is None
             assert await session.ask("go") == "Done."
 
     anyio.run(main)

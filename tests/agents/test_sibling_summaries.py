@@ -88,7 +88,7 @@ def run(options: Options, family: Family, monkeypatch: pytest.MonkeyPatch) -> li
     logs: list[list[Entry]] = []
 
     async def main(session: Session) -> None:
-        session.crew.agent.team.on_child = family.forks.append
+        session.runtime.agent.team.on_child = family.forks.append
         for number in range(TURNS):
             await session.ask(f"{number}: {PAST}")
         await session.ask("start them")

@@ -95,13 +95,13 @@ def fork(word: str, **more: object) -> tuple[str, dict[str, object]]:
 
 
 def facts(session: Session, *kinds: type) -> list[Any]:
-    history = session.crew.agent.session.history()
+    history = session.runtime.agent.session.history()
     return [entry.fact for entry in history if isinstance(entry.fact, kinds)]
 
 
 def results(session: Session) -> list[str]:
     """What the model sees of each call, in the order asked."""
-    shown = (item.fact for item in session.crew.agent.session.view.items)
+    shown = (item.fact for item in session.runtime.agent.session.view.items)
     return [extract_text(fact.content) for fact in shown if isinstance(fact, Result)]
 
 
@@ -112,7 +112,7 @@ def own(session: Session, id: str) -> list[Entry]:
 
 
 def folder(session: Session) -> Path:
-    (path,) = TravoisHome(Path(session.crew.agent.permissions.guard.own)).sessions.glob(
+    (path,) = TravoisHome(Path(session.runtime.agent.permissions.guard.own)).sessions.glob(
         f"*/{session.id}"
     )
     return path
@@ -144,7 +144,7 @@ def test_the_report_of_a_child_is_the_result_of_the_call(options: Options) -> No
         assert facts(session, Spawned) == [Spawned("a1", "general", "do alpha", "call_0")]
         (finished,) = facts(session, Finished)
         assert (finished.outcome, finished.usage) == ("done", Usage(input=20, output=10))
-        assert session.crew.agent.session.usage == Usage(input=40, output=20)
+        assert session.runtime.agent.session.usage == Usage(input=40, output=20)
         log = own(session, "a1")
         assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
         assert log[-1].fact == Ended("end")
@@ -159,7 +159,7 @@ def test_children_are_no_sessions(options: Options) -> None:
 
     async def main(session: Session) -> None:
         await session.ask("begin")
-        found = list_sessions(TravoisHome(Path(session.crew.agent.permissions.guard.own)))
+        found = list_sessions(TravoisHome(Path(session.runtime.agent.permissions.guard.own)))
         assert [summary.id for summary in found] == [session.id]
 
     play(options, model, main)
@@ -342,7 +342,7 @@ def test_a_child_in_the_background_reports_at_the_next_safe_boundary(options: Op
             await session.ask(())
         (note,) = [fact for fact in facts(session, User) if fact.origin == "task"]
         assert extract_text(note.content) == "[agent a1: done]\n7"
-        assert session.crew.agent.session.owed == {}
+        assert session.runtime.agent.session.owed == {}
 
     play(options, model, main)
 
@@ -373,7 +373,7 @@ def test_an_idle_session_is_woken_by_a_child_in_the_background(options: Options)
     async def main(session: Session) -> None:
         model.gates["alpha"] = anyio.Event()
         assert await session.ask("begin") == "Meanwhile."
-        agents = session.crew.agent.team.children
+        agents = session.runtime.agent.team.children
         assert agents is not None and agents.reports()["a1"] == AgentReport("a1", "running", "")
         model.gates["alpha"].set()
         assert await session.news()
@@ -402,7 +402,7 @@ def test_a_child_in_the_background_can_be_stopped_and_told_something(options: Op
         assert stopped.startswith("Stopped agent a1.")
         assert again == "Agent a1 had already ended (stopped)."
         assert "Agents: a1 (stopped)" in unknown
-        agents = session.crew.agent.team.children
+        agents = session.runtime.agent.team.children
         assert agents is not None and not agents.send_message("scout", "hello", sender="main")
         assert own(session, "a1")[-1].fact == Ended("aborted")
 
@@ -435,7 +435,7 @@ def test_stopping_the_turn_stops_its_children_and_keeps_what_they_found(options:
         log = own(session, "a1")
         assert log[-1].fact == Ended("aborted")
         assert [f.outcome for f in facts(session, Finished)] == ["stopped"]
-        assert open_calls(session.crew.agent.session.view) == ()
+        assert open_calls(session.runtime.agent.session.view) == ()
         assert await session.ask("and?") == "Go on?"
 
     play(options, model, main)
@@ -602,8 +602,8 @@ def test_fifty_children_with_long_reports_never_overflow_their_parent(options: O
 
     async def main(session: Session) -> None:
         await session.ask("begin")
-        view = session.crew.agent.session.view
-        assert context_tokens(view) < compact_threshold(session.crew.model) // 2
+        view = session.runtime.agent.session.view
+        assert context_tokens(view) < compact_threshold(session.runtime.model) // 2
         shown = results(session)
         assert len(shown) == 50
         for number, text in enumerate(shown, 1):
@@ -626,8 +626,8 @@ def test_reports_from_the_background_share_what_is_free(options: Options) -> Non
         model.gates = dict.fromkeys(names, anyio.Event())
         assert await session.ask("begin") == "Waiting."
         model.gates[names[0]].set()
-        await until(lambda: len(session.crew.agent.turn.inbox) == 30)
+        await until(lambda: len(session.runtime.agent.turn.inbox) == 30)
         assert await session.ask(()) == "ok"
-        assert context_tokens(session.crew.agent.session.view) < 60_000
+        assert context_tokens(session.runtime.agent.session.view) < 60_000
 
     play(options, model, main)

@@ -43,7 +43,7 @@ def talk(options: Options, *lines: Any) -> tuple[list[Entry], str]:
     async def main() -> tuple[list[Entry], str]:
         async with Session(options, model=Scripted(*lines)) as session:
             await session.ask("look at both")
-            agent = session.crew.agent
+            agent = session.runtime.agent
             return agent.session.all_entries(), agent.hooks.write_transcript()
 
     return anyio.run(main)

@@ -37,7 +37,7 @@ def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(
 
     async def main() -> None:
         async with Session(options, model=model) as session:
-            agent = session.crew.agent
+            agent = session.runtime.agent
             made = parse_permission_rule("Bash(make)", "allow", origin="an answer")
             agent.permissions.guard = replace(
                 agent.permissions.guard, rules=(*agent.permissions.guard.rules, made)
@@ -69,14 +69,14 @@ def test_a_file_that_breaks_or_goes_changes_only_what_it_said(
 
     async def main() -> None:
         async with Session(options, model=Scripted(say("Yes."))) as session:
-            guard = session.crew.agent.permissions.guard
+            guard = session.runtime.agent.permissions.guard
             path.write_text("{")
             (told,) = await turn(session)
             assert told == f"{path} changed, but was not applied: {path} is not valid JSON"
-            assert session.crew.agent.permissions.guard == guard
+            assert session.runtime.agent.permissions.guard == guard
             path.unlink()
             assert len(await turn(session)) == 1
-            assert session.crew.agent.permissions.guard == replace(guard, rules=())
+            assert session.runtime.agent.permissions.guard == replace(guard, rules=())
 
     anyio.run(main)
 
@@ -95,7 +95,7 @@ def test_a_hook_may_keep_a_change_out_and_hears_whose_it_is(
             path.write_text(json.dumps({"permissions": {"deny": ["WebFetch"]}}))
             told = await turn(session)
             assert told[-1] == f"{path} changed, but a hook rejected it: no"
-            assert session.crew.agent.permissions.guard.rules == ()
+            assert session.runtime.agent.permissions.guard.rules == ()
 
     anyio.run(main)
     event = json.loads(heard.read_text())

@@ -138,7 +138,7 @@ class Play:
         chosen = Options(cwd=str(self.folder), **options)
         began = time.process_time()
         async with Session(chosen, model=model, person=terminal) as session:
-            agent = session.crew.agent
+            agent = session.runtime.agent
             before = agent.permissions.guard
             if web is not None:
                 agent.world = msgspec.structs.replace(agent.world, web=web)

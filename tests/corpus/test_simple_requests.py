@@ -52,7 +52,7 @@ def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
 
 
 def test_most_simple_requests_become_the_right_call(near: ExampleIndex) -> None:
-    found = {one.text: route_request(one.text, near=near, tools=NAMES) for one in TUNED}
+    found = {one.text: route_request(one.text, examples=near, tools=NAMES) for one in TUNED}
     wrong = [
         (one.text, found[one.text]) for one in TUNED if judged(one, found[one.text]) != "right"
     ]
@@ -60,18 +60,18 @@ def test_most_simple_requests_become_the_right_call(near: ExampleIndex) -> None:
 
 
 def test_those_that_examples_have_come_to_mirror_stay_right(near: ExampleIndex) -> None:
-    right = [judged(one, route_request(one.text, near=near, tools=NAMES)) for one in SEEN]
+    right = [judged(one, route_request(one.text, examples=near, tools=NAMES)) for one in SEEN]
     assert right.count("right") >= SEEN_RATE
 
 
 def test_what_takes_more_than_a_call_becomes_none(near: ExampleIndex) -> None:
-    made = {one.text: route_request(one.text, near=near, tools=NAMES) for one in BEYOND}
+    made = {one.text: route_request(one.text, examples=near, tools=NAMES) for one in BEYOND}
     assert {text: call for text, call in made.items() if call and call.tool} == {}
 
 
 def test_every_call_is_one_that_the_tool_takes(near: ExampleIndex) -> None:
     texts = [one.text for one in (*TUNED, *SEEN, *HELD_OUT, *BEYOND, *BLIND)]
-    made = [route_request(text, near=near, tools=NAMES) for text in texts]
+    made = [route_request(text, examples=near, tools=NAMES) for text in texts]
     calls = [(call.tool, call.input) for call in made if call and call.tool]
     calls += [(one.tool, one.input) for one in load_examples() if one.tool]
     wrong = [(tool, args) for tool, args in calls if find_schema_flaws(args, SCHEMAS[tool])]
@@ -81,7 +81,7 @@ def test_every_call_is_one_that_the_tool_takes(near: ExampleIndex) -> None:
 def test_examples_are_routed_to_themselves(near: ExampleIndex) -> None:
     wrong = []
     for one in load_examples()[::3]:
-        made = route_request(one.text, near=near, tools=NAMES)
+        made = route_request(one.text, examples=near, tools=NAMES)
         if one.tool and (made is None or (made.tool, made.input) != (one.tool, one.input)):
             wrong.append((one.text, made))
     assert wrong == []
@@ -105,7 +105,7 @@ def test_what_is_kept_of_the_examples_is_what_they_say() -> None:
 
 def test_a_tool_that_is_not_there_is_not_called(near: ExampleIndex) -> None:
     without = NAMES - {"GitStatus"}
-    made = route_request("git status", near=near, tools=without)
+    made = route_request("git status", examples=near, tools=without)
     assert made is None or made.tool != "GitStatus"
 
 
@@ -137,7 +137,7 @@ def test_a_tool_that_is_not_there_is_not_called(near: ExampleIndex) -> None:
 def test_what_is_said_politely_and_otherwise_is_the_same_wish(
     near: ExampleIndex, text: str, tool: str, args: dict[str, str]
 ) -> None:
-    made = route_request(text, near=near, tools=NAMES)
+    made = route_request(text, examples=near, tools=NAMES)
     assert made is not None
     made.input.pop("output_mode", None)
     assert (made.tool, made.input) == (tool, args)
@@ -167,17 +167,17 @@ def test_what_is_said_politely_and_otherwise_is_the_same_wish(
     ],
 )
 def test_nothing_is_changed_on_a_guess(near: ExampleIndex, text: str) -> None:
-    made = route_request(text, near=near, tools=NAMES)
+    made = route_request(text, examples=near, tools=NAMES)
     assert made is None or made.tool not in HARMS
 
 
 def test_a_long_request_is_not_a_simple_one(near: ExampleIndex) -> None:
-    assert route_request("git status " * 20, near=near, tools=NAMES) is None
+    assert route_request("git status " * 20, examples=near, tools=NAMES) is None
 
 
 def test_the_calls_work_in_a_real_repository(near: ExampleIndex, tmp_path: Path) -> None:
     repo = shop(tmp_path)
-    made = [route_request(one.text, near=near, tools=NAMES) for one in TUNED]
+    made = [route_request(one.text, examples=near, tools=NAMES) for one in TUNED]
     calls = [call for call in made if call and call.tool in HERE and call.input.get("rev") is None]
     for call in calls:
         assert repo.say(HERE[call.tool], **call.input)

@@ -71,7 +71,7 @@ def test_code_that_is_no_recognised_write_changes_no_protected_file(
 ) -> None:
     ruling, behind = anyio.run(rule_on, make_session(stage, mode), line), walls("full")
     ran = [(Row("r", line, "bypass"), ruling)] if ruling is not None else []
-    assert [one.why for one in execute(ran, stage, mode, walls=behind)] == []
+    assert [one.why for one in execute(ran, stage, mode, support=behind)] == []
 
 
 @corpus
@@ -85,7 +85,7 @@ def test_hardly_anything_benign_is_asked_about_in_the_sandbox(stage: Stage, mode
 
 def ruled(agent: Agent, command: str) -> CallDecision:
     found = anyio.run(rule_on, agent, command)
-    assert found is not None and found.cage is not None
+    assert found is not None and found.sandbox is not None
     return found
 
 
@@ -100,15 +100,15 @@ def test_the_score_sees_a_sandbox_that_is_too_wide(
 ) -> None:
     agent = make_session(stage, mode)
     ruling = ruled(agent, "./run.sh")
-    assert find_hole(agent, ruling) == "" and ruling.cage is not None
-    assert find_hole(agent, replace(ruling, cage=None)) == "no sandbox"
+    assert find_hole(agent, ruling) == "" and ruling.sandbox is not None
+    assert find_hole(agent, replace(ruling, sandbox=None)) == "no sandbox"
     filled = {
         name: tuple(one.format(root=stage.root) for one in value)
         if isinstance(value, tuple)
         else value
         for name, value in widened.items()
     }
-    wide = replace(ruling, cage=replace(ruling.cage, **filled))
+    wide = replace(ruling, sandbox=replace(ruling.sandbox, **filled))
     by_definition = mode == "bypass" and "network" in widened
     assert bool(find_hole(agent, wide)) is not by_definition
 
@@ -127,9 +127,9 @@ def test_an_execution_sees_what_a_command_changes_outside(stage: Stage, line: st
     """With a sandbox that was opened on purpose; with the one of the mode, nothing changes."""
     agent, behind = make_session(stage, "auto"), walls("full")
     held = ruled(agent, "./run.sh")
-    assert held.cage is not None
+    assert held.sandbox is not None
     row = Row("r", line, "bypass")
-    assert execute([(row, held)], stage, "auto", walls=behind) == []
-    wide = replace(held.cage, pinned=(), git_written=(), hidden=(), writable=(str(stage.place),))
-    found = execute([(row, replace(held, cage=wide))], stage, "auto", walls=behind)
+    assert execute([(row, held)], stage, "auto", support=behind) == []
+    wide = replace(held.sandbox, pinned=(), git_written=(), hidden=(), writable=(str(stage.place),))
+    found = execute([(row, replace(held, sandbox=wide))], stage, "auto", support=behind)
     assert [one.id for one in found] == ["r"]

@@ -75,7 +75,7 @@ class Stage:
         async def main() -> str:
             async with Session(replace(self.options, **changes)) as session:
                 self.events = [event async for event in session.run(said)]
-                self.view = session.crew.agent.session.view
+                self.view = session.runtime.agent.session.view
             return self.facts(Assistant)[-1] if self.facts(Assistant) else None
 
         last = anyio.run(main)
@@ -237,7 +237,7 @@ def test_a_picture_that_is_refused_is_left_out(
 
         async def kept() -> str:
             async with Session(stage.options) as session:
-                return session.crew.agent.world.blobs.put(b"\x89PNG\r\n\x1a\nnot really")
+                return session.runtime.agent.world.blobs.put(b"\x89PNG\r\n\x1a\nnot really")
 
         blob = anyio.run(kept)
         picture = Media("image", "image/png", blob, 18, "a.png")
@@ -263,7 +263,7 @@ SUMMARISERS: dict[str, tuple[Any, bool]] = {
 def compacting(stage: Stage) -> Compacted | None:
     async def main() -> Compacted | None:
         async with Session(stage.options) as session:
-            return await compact_conversation(session.crew.agent, trigger="manual")
+            return await compact_conversation(session.runtime.agent, trigger="manual")
 
     return anyio.run(main)
 
@@ -328,7 +328,7 @@ def test_a_draft_that_hangs_holds_nobody_up(
 
         async def main() -> tuple[str, list[str]]:
             async with Session(stage.options) as session, anyio.create_task_group() as group:
-                agent = session.crew.agent
+                agent = session.runtime.agent
                 agent.runtime.background = group.start_soon
                 agent.session.append(User((Text("note"),), origin="note"))
                 stage.fault({"stall": {"s": 5}})

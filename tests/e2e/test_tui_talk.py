@@ -59,7 +59,7 @@ ASKED = """\
     4
     5   def g():
     6       return 2
-    why: in this permission mode every change of a file is asked about
+    why: this permission mode asks before every file change
 
   ❯ y  yes
     e  yes, and accept all edits of this session

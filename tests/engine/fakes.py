@@ -230,7 +230,7 @@ FIELDS = {
 def with_parts(agent: Agent, **more: Any) -> Agent:
     """The same agent, with these values in its parts."""
     for word, value in more.items():
-        if word == "purse":
+        if word == "budget":
             agent.budget = value
             continue
         part, field = FIELDS[word]

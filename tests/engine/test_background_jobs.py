@@ -39,10 +39,10 @@ def test_a_fork_of_a_session_is_told_that_its_jobs_are_elsewhere(options: Option
             await run(first, "alpha")
             branched = replace(options, resume=first.id, fork=True)
             async with Session(branched, model=model) as second:
-                assert running_jobs(second.crew.agent) == {}
+                assert running_jobs(second.runtime.agent) == {}
                 (told,) = reports(second)
                 assert told.startswith("[bash_1: lost] It belongs to the session that this one")
-            assert list(running_jobs(first.crew.agent)) == ["bash_1"]
+            assert list(running_jobs(first.runtime.agent)) == ["bash_1"]
 
     anyio.run(main)
 
@@ -52,10 +52,10 @@ def test_a_job_that_was_taken_back_is_not_told_of(options: Options) -> None:
         model = Parts(alpha=[calls(background("sleep 0.3")), say("begun")])
         async with Session(options, model=model) as session:
             await run(session, "alpha")
-            log = session.crew.agent.session
+            log = session.runtime.agent.session
             begun = next(e.seq for e in log.history() if isinstance(e.fact, Result))
             log.append(Rewound(begun - 4))
-            assert running_jobs(session.crew.agent) == {}
+            assert running_jobs(session.runtime.agent) == {}
             assert not await session.news()
 
     anyio.run(main)
@@ -103,7 +103,7 @@ def test_patience_with_a_command_that_does_not_end_is_limited(options: Options) 
         async with Session(options, model=model) as session:
             await run(session, "alpha")
             assert not await session.news(patience=0.1)
-            await session.crew.agent.world.processes.jobs()["bash_1"].kill()
+            await session.runtime.agent.world.processes.jobs()["bash_1"].kill()
             assert await session.news()
 
     anyio.run(main)

@@ -69,9 +69,9 @@ def asked(one: Agent) -> list[int]:
     return [json.loads(request.body)["max_tokens"] for request in one.model.requests]
 
 
-def dear(folder: Path, *lines: Reply, purse: Budget, output: int = 8_000) -> Agent:
+def dear(folder: Path, *lines: Reply, budget: Budget, output: int = 8_000) -> Agent:
     session = begun([LOOK], price=PRICE, output=output)
-    return agent(folder, *lines, tools=[LOOK], session=session, purse=purse)
+    return agent(folder, *lines, tools=[LOOK], session=session, budget=budget)
 
 
 def spending(number: int, **usage: int) -> Reply:
@@ -83,7 +83,7 @@ def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
     tmp_path: Path,
 ) -> None:
     lines = [spending(number, input=20_000) for number in range(9)]
-    one = dear(tmp_path, *lines, purse=Budget(Limits(dollars=0.9)))
+    one = dear(tmp_path, *lines, budget=Budget(Limits(dollars=0.9)))
     assert play(one) == "budget"
     assert len(facts(one, Sent)) == 3
     assert one.session.dollars == pytest.approx(0.6)
@@ -97,7 +97,7 @@ def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
 
 def test_a_reply_is_only_as_long_as_can_be_paid_and_the_record_says_so(tmp_path: Path) -> None:
     lines = [spending(n, input=1_000, output=2_000) for n in range(9)]
-    one = dear(tmp_path, *lines, purse=Budget(Limits(dollars=0.6)))
+    one = dear(tmp_path, *lines, budget=Budget(Limits(dollars=0.6)))
     assert play(one) == "budget"
     lengths = asked(one)
     assert lengths[0] == 8_000 > lengths[-1] >= MIN_REPLY_TOKENS
@@ -123,7 +123,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
         tools=[LOOK],
         session=session,
         layers=ContextLayers(compact=False, clear=False),
-        purse=Budget(Limits(dollars=0.5)),
+        budget=Budget(Limits(dollars=0.5)),
         clock=lambda: session.cache.used + 1,
     )
     assert play(one) == "end"
@@ -134,7 +134,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
 
 def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> None:
     lines = [spending(n, input=1_000, output=1_000) for n in range(9)]
-    one = dear(tmp_path, *lines, purse=Budget(Limits(tokens=10_000)))
+    one = dear(tmp_path, *lines, budget=Budget(Limits(tokens=10_000)))
     assert play(one) == "budget"
     assert one.session.usage.context == one.budget.spent.tokens <= 10_000
     assert "tokens left, and the next request may need" in facts(one, Ended)[-1].detail
@@ -142,7 +142,7 @@ def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> N
 
 def test_near_a_limit_the_model_is_asked_once_for_its_findings(tmp_path: Path) -> None:
     lines = [call("Look", path=str(number)) for number in range(9)]
-    one = agent(tmp_path, *lines, tools=[LOOK], purse=Budget(Limits(turns=5)))
+    one = agent(tmp_path, *lines, tools=[LOOK], budget=Budget(Limits(turns=5)))
     assert play(one) == "turns"
     notes = [extract_text(fact.content) for fact in facts(one, User) if fact.origin == "note"]
     assert notes == [NEAR_LIMIT_NOTE.format(limit="the session's limit of 5 turns")]
@@ -157,7 +157,7 @@ def test_when_the_time_is_up_the_turn_ends_with_what_there_is(tmp_path: Path) ->
         return text_outcome("never")
 
     tools = [small("Wait", forever)]
-    one = agent(tmp_path, call("Wait", path="a"), tools=tools, purse=Budget(Limits(seconds=0.25)))
+    one = agent(tmp_path, call("Wait", path="a"), tools=tools, budget=Budget(Limits(seconds=0.25)))
     assert play(one) == "budget"
     assert facts(one, Ended) == [Ended("budget", "reached the session's limit of 0.25 seconds")]
     assert [extract_text(fact.content) for fact in facts(one, Result)] == [STOPPED_RESULT]
@@ -165,7 +165,7 @@ def test_when_the_time_is_up_the_turn_ends_with_what_there_is(tmp_path: Path) ->
 
 
 def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path: Path) -> None:
-    one = dear(tmp_path, say("hello"), purse=Budget(Limits(tokens=5)))
+    one = dear(tmp_path, say("hello"), budget=Budget(Limits(tokens=5)))
     one.session.append(User((Text("go"),)))
 
     async def main() -> str:
@@ -179,7 +179,7 @@ def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path
 
 def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_path: Path) -> None:
     usage = Usage(input=1_000, output=500)
-    one = dear(tmp_path, say("short", usage=usage), purse=Budget(Limits(dollars=9.0)))
+    one = dear(tmp_path, say("short", usage=usage), budget=Budget(Limits(dollars=9.0)))
     one.session.append(User((Text("go"),)))
     anyio.run(lambda: ask_in_fork(one, "Sum up.", what="summary"))
     assert one.budget.spent == Amount(0, 1_500, pytest.approx(0.035))
@@ -188,7 +188,7 @@ def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_p
 
 def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_path: Path) -> None:
     top = Budget(Limits(dollars=1.0))
-    one = dear(tmp_path, say("hello"), purse=top.create_child(Limits()))
+    one = dear(tmp_path, say("hello"), budget=top.create_child(Limits()))
     busy = ApiError("overloaded", "try later", status=529)
     one.model = Scripted(busy, say("hello"))
 
@@ -205,7 +205,7 @@ def test_agents_side_by_side_wait_for_what_others_may_not_need(tmp_path: Path) -
     top = Budget(Limits(tokens=7_000))
     crew = [
         dear(
-            tmp_path, say("hi", usage=Usage(input=50, output=10)), purse=top.create_child(Limits())
+            tmp_path, say("hi", usage=Usage(input=50, output=10)), budget=top.create_child(Limits())
         )
         for _ in range(8)
     ]
@@ -247,7 +247,7 @@ def test_no_limit_is_passed_in_any_tree_of_agents(
     purses = [Budget(tree[0][1])]
     for above, own in tree[1:]:
         purses.append(purses[above % len(purses)].create_child(own))
-    crew = [dear(folder, purse=purse, output=4_000) for purse in purses]
+    crew = [dear(folder, budget=budget, output=4_000) for budget in purses]
     models = [Dear(one.session, chance, calls=chance.randint(1, 6)) for one in crew]
     for one, model in zip(crew, models, strict=True):
         one.model = model
@@ -269,5 +269,5 @@ def test_no_limit_is_passed_in_any_tree_of_agents(
         assert end in ("end", "turns", "budget")
 
 
-def within(purse: Budget | None, top: Budget) -> bool:
-    return purse is not None and (purse is top or within(purse.parent, top))
+def within(budget: Budget | None, top: Budget) -> bool:
+    return budget is not None and (budget is top or within(budget.parent, top))

@@ -155,7 +155,7 @@ def test_a_watcher_that_polls_two_hundred_times_is_never_stopped(tmp_path: Path)
 
 def test_a_resumed_session_knows_what_it_had_repeated(tmp_path: Path) -> None:
     look = call("Look", path="a")
-    one = agent(tmp_path, look, tools=[SAME], purse=Budget(Limits(turns=3)))
+    one = agent(tmp_path, look, tools=[SAME], budget=Budget(Limits(turns=3)))
     assert play(one) == "turns"
     again = Session(MemoryLog(log(one).entries))
     one = agent(tmp_path, look, say("I see"), tools=[SAME], session=again)

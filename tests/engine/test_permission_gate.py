@@ -33,20 +33,20 @@ class Shell:
     def __init__(
         self, *, fails: tuple[str, ...] = (), saying: str = "Read-only file system"
     ) -> None:
-        self.walls: list[SandboxProfile | None] = []
+        self.support: list[SandboxProfile | None] = []
         self._saying = saying
         self._fails = fails
 
     async def run(self, args: Any, env: Env, call: str) -> ToolOutcome:
-        self.walls.append(env.cage)
-        profile = env.cage.profile if env.cage else "bare"
+        self.support.append(env.sandbox)
+        profile = env.sandbox.profile if env.sandbox else "bare"
         if profile in self._fails:
             return ToolOutcome((Text(self._saying),), error=True)
         return text_outcome(f"ran: {profile}")
 
     @property
     def profiles(self) -> list[str]:
-        return [cage.profile if cage else "bare" for cage in self.walls]
+        return [cage.profile if cage else "bare" for cage in self.support]
 
 
 def shell(run: Shell) -> AnyTool:
@@ -176,7 +176,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
         remember=kept.append,
     )
     play(one)
-    assert (len(person.asked), len(run.walls)) == (1, 2)
+    assert (len(person.asked), len(run.support)) == (1, 2)
     assert kept == list(suggest_updates((parse_permission_rule("Bash(./deploy --now)", "allow"),)))
     assert one.permissions.guard.rules == (
         PermissionRule("Bash", "./deploy --now", "allow", "your answer"),

@@ -104,8 +104,8 @@ def test_taking_the_offer_lets_this_and_the_next_commands_run_and_is_kept(tmp_pa
     one = asking(tmp_path, run, *lines, person=RecordingPerson(TAKEN), remember=kept.append)
     play(one)
     assert (len(questions(one)), kept) == (1, [ALLOW_SANDBOXED_UPDATE])
-    assert [cage.profile for cage in run.walls if cage] == ["work"] * 4
-    assert {cage.network for cage in run.walls if cage} == {"off"}
+    assert [cage.profile for cage in run.support if cage] == ["work"] * 4
+    assert {cage.network for cage in run.support if cage} == {"off"}
     assert [fact.by for fact in facts(one, Decided)][:3] == ["person", "sandbox", "sandbox"]
 
 
@@ -203,7 +203,7 @@ def test_a_folder_that_all_commands_see_is_read_without_its_credentials(
     run = Shell()
     one = asking(tmp_path, run, line, bounds=replace(BOUNDS, free=True, covered=covered))
     play(one)
-    (cage,) = run.walls
+    (cage,) = run.support
     assert cage is not None
     assert (questions(one), set(covered) - set(cage.hidden)) == ([], set())
 
@@ -221,7 +221,7 @@ def test_hosts_that_the_settings_list_for_all_commands_are_fetched_from_unasked(
     one = asking(tmp_path, run, *lines, bounds=bounds)
     play(one)
     assert questions(one) == []
-    assert {cage.network for cage in run.walls if cage} == {"listed"}
+    assert {cage.network for cage in run.support if cage} == {"listed"}
     other = (
         *("curl https://z.org", "curl https://x.org https://z.org", "curl https://x.org@z.org"),
         *("curl -d @f https://x.org", "curl -sXPOST https://x.org", "curl -K f https://x.org"),
@@ -332,8 +332,8 @@ def test_other_checkouts_of_the_repository_are_read_without_a_question(
         text = line.format(checkouts / other)
         one = asking(checkouts / root, run, text, mode=mode, bounds=bounds)
         play(one)
-        assert (questions(one), len(run.walls)) == ([], 1)
-        (cage,) = run.walls
+        assert (questions(one), len(run.support)) == ([], 1)
+        (cage,) = run.support
         assert cage is not None
         assert str(checkouts / other) in cage.shown
         assert str(checkouts / other) not in (*cage.writable, *cage.folders)
@@ -376,7 +376,7 @@ def test_rules_that_deny_files_and_settings_that_block_reads_hold_for_other_chec
     blocking = asking(checkouts / "main", run, line, **more)
     blocking.permissions.guard = replace(blocking.permissions.guard, blocked=("read",))
     play(blocking)
-    assert (run.walls, [fact.verdict for fact in facts(blocking, Decided)]) == ([], ["deny"])
+    assert (run.support, [fact.verdict for fact in facts(blocking, Decided)]) == ([], ["deny"])
 
 
 def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path) -> None:
@@ -393,7 +393,7 @@ def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path)
     first, last = questions(one)
     assert first.always == (f"Read(/{other}/**)",)
     assert f"{checkouts}/d" in last.because
-    cage = run.walls[2]
+    cage = run.support[2]
     assert cage is not None
     assert f"{other}/c" in cage.shown
     assert cage.writable == ()
@@ -454,7 +454,7 @@ def test_plan_mode_runs_what_is_not_proven_read_only_and_asks_nothing(
     run = Shell()
     one = asking(tmp_path, run, line, mode="plan")
     play(one)
-    (cage,) = run.walls
+    (cage,) = run.support
     assert cage is not None
     assert (cage.profile, cage.network, questions(one)) == ("look", "off", [])
     assert "Plan mode: it ran read-only" in told(one)
@@ -475,7 +475,7 @@ def test_in_plan_mode_the_network_is_asked_about_and_nothing_can_be_changed(
     run = Shell()
     one = asking(tmp_path, run, line, mode="plan", person=RecordingPerson(YES))
     play(one)
-    (cage,) = run.walls
+    (cage,) = run.support
     assert cage is not None
     assert (len(questions(one)), cage.profile, cage.network) == (1, "look", "on")
 
@@ -549,7 +549,7 @@ NOT_CHECKED = (
 
 def checks(one: Agent, run: Shell) -> list[bool]:
     play(one)
-    return [cage is not None and cage.unasked is not None for cage in run.walls]
+    return [cage is not None and cage.unasked is not None for cage in run.support]
 
 
 @pytest.mark.parametrize("mode", ["default", "accept-edits", "auto"])
@@ -579,7 +579,7 @@ def test_a_rule_about_a_command_checks_too_and_names_what_it_may_write(tmp_path:
     )
     one = asking(tmp_path, run, "make x", line, rules=rules)
     assert checks(one, run) == [True, True]
-    first, second = (cage.unasked for cage in run.walls if cage and cage.unasked)
+    first, second = (cage.unasked for cage in run.support if cage and cage.unasked)
     assert (first.names, second.names) == ((), ("agents.md",))
     assert [what for what, _, _ in first.patterns] == ["docs/CLAUDE.md"]
 

@@ -200,7 +200,7 @@ def test_a_refusal_ends_the_turn_and_the_next_prompt_is_sent(tmp_path: Path) -> 
 
 
 def test_a_turn_stops_at_its_limit_of_requests(tmp_path: Path) -> None:
-    one = agent(tmp_path, call("Look", path="a"), tools=[READ], purse=Budget(Limits(turns=3)))
+    one = agent(tmp_path, call("Look", path="a"), tools=[READ], budget=Budget(Limits(turns=3)))
     assert play(one) == "turns"
     assert len(facts(one, Sent)) == 3
     assert len(facts(one, Result)) == 3

@@ -43,8 +43,8 @@ class Home:
         async def main() -> list[Any]:
             async with Session(options, model=model) as session:
                 assert await session.ask("go") == "Done."
-                self.notices = "\n".join(session.crew.notices)
-                return [entry.fact for entry in session.crew.agent.session.history()]
+                self.notices = "\n".join(session.runtime.notices)
+                return [entry.fact for entry in session.runtime.agent.session.history()]
 
         return anyio.run(main)
 

@@ -34,7 +34,7 @@ def runs(options: Options, *trees: dict[str, Any], effort: str = "") -> list[str
 
     async def main() -> list[str]:
         async with Session(options, model=Scripted(say("done"))) as session:
-            agent = session.crew.agent
+            agent = session.runtime.agent
             session.exert(effort)
             for tree in trees:
                 add_hooks(agent, tree, origin="a skill")
@@ -85,8 +85,8 @@ def test_a_hook_of_a_plugin_knows_its_folders_and_every_hook_how_much_is_thought
 def test_nobody_hears_anything_where_nobody_listens(options: Options) -> None:
     async def main() -> None:
         async with Session(options, model=Scripted(say("done"))) as session:
-            assert session.crew.agent.hooks.active is None
-            heard = await fire_hooks(session.crew.agent, Stop(False, "", (), ()))
+            assert session.runtime.agent.hooks.active is None
+            heard = await fire_hooks(session.runtime.agent, Stop(False, "", (), ()))
             assert heard.messages == ()
 
     anyio.run(main)

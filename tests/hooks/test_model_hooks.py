@@ -44,7 +44,7 @@ class Seen:
     """What a session came to."""
 
     def __init__(self, session: Session) -> None:
-        self._facts = [entry.fact for entry in session.crew.agent.session.history()]
+        self._facts = [entry.fact for entry in session.runtime.agent.session.history()]
 
     def all(self, *kinds: type) -> list[Any]:
         return [fact for fact in self._facts if isinstance(fact, kinds)]
@@ -160,7 +160,7 @@ def test_an_agent_looks_for_itself_and_neither_hears_hooks_nor_reports_to_the_mo
     assert [one.outcome for one in seen.all(Finished)] == ["done", "done"]
 
     async def resumed(session: Session) -> None:
-        assert session.crew.agent.session.owed == {}
+        assert session.runtime.agent.session.owed == {}
 
     play(msgspec.structs.replace(options, latest=True), Scripted(say("on")), resumed)
 

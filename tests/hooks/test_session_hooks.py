@@ -102,17 +102,17 @@ def test_hooks_hear_before_and_after_another_model_is_chosen_and_may_keep_it_out
 
     async def main(session: Session) -> None:
         async def switch() -> None:
-            agent, name = session.crew.agent, "claude-haiku-4-5"
+            agent, name = session.runtime.agent, "claude-haiku-4-5"
             async with hooking.fire_model_switch(agent, name, source="command"):
                 session.switch(name)
 
-        before = session.crew.model.name
+        before = session.runtime.model.name
         if changed:
             await switch()
         else:
             with pytest.raises(UserError, match=f"The model stays {before}"):
                 await switch()
-        assert (session.crew.model.name != before) is changed
+        assert (session.runtime.model.name != before) is changed
 
     play(options, main, say(""), person=Asked(choose=chosen))
     told = ground.told()
@@ -137,7 +137,7 @@ def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(ground: Gro
 
     async def main(session: Session) -> None:
         await session.ask("go")
-        facts = [entry.fact for entry in session.crew.agent.session.history()]
+        facts = [entry.fact for entry in session.runtime.agent.session.history()]
         results = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
         assert results[-1] == "The list was not changed. A hook said: they fail"
 
@@ -212,10 +212,10 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
     )
 
     async def main(session: Session) -> None:
-        for link in session.crew.loan.links:
+        for link in session.runtime.mcp_servers.links:
             await link.wait_until_started()
         await session.ask("go")
-        facts = [entry.fact for entry in session.crew.agent.session.history()]
+        facts = [entry.fact for entry in session.runtime.agent.session.history()]
         (said,) = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
         told = json.loads(said[said.index("{") : said.rindex("}") + 1])
         assert {**told, **(told.get("content") or {})}.items() >= answered.items()
@@ -228,7 +228,7 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
 
 def test_a_person_is_reminded_only_after_something_was_said(ground: Ground) -> None:
     async def main(session: Session) -> None:
-        agent = session.crew.agent
+        agent = session.runtime.agent
         await on_idle(agent, after=0.0)
         await session.ask("go")
         await on_idle(agent, after=0.0)
@@ -263,8 +263,8 @@ def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -
         choices: Any = None
         for shown in (ActivityShown("checking"), TerminalSignal("\x07")):
             assert list(codex.CodexJsonWriter().lines(shown)) == []
-            assert list(telling.AcpUpdates(session.crew.agent, choices).updates(shown)) == []
-            assert StreamJsonWriter(session.id, TurnTally(session.crew.model)).lines(shown) == []
+            assert list(telling.AcpUpdates(session.runtime.agent, choices).updates(shown)) == []
+            assert StreamJsonWriter(session.id, TurnTally(session.runtime.model)).lines(shown) == []
 
     play(ground.options, main, say(""))
 
@@ -272,7 +272,7 @@ def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -
 def test_what_a_hook_says_at_the_start_comes_before_the_first_prompt(ground: Ground) -> None:
     async def main(session: Session) -> None:
         await session.ask("go")
-        view = session.crew.agent.session.view
+        view = session.runtime.agent.session.view
         said = [one.fact for one in view.items if isinstance(one.fact, User)]
         told = [extract_text(one.content) for one in said if one.origin in ("hook", "human")]
         assert told == ["<hook>\nbe kind\n</hook>", "go"]

@@ -84,9 +84,9 @@ class Heard:
         self.bodies = [json.loads(request.body) for request in model.requests]
         self.facts = [entry.fact for entry in entries]
         self.id = session.id
-        self.statuses = list_server_statuses(session.crew.loan)
-        self.rows = list_server_rows(session.crew.loan)
-        self.notices = session.crew.notices
+        self.statuses = list_server_statuses(session.runtime.mcp_servers)
+        self.rows = list_server_rows(session.runtime.mcp_servers)
+        self.notices = session.runtime.notices
 
     @property
     def results(self) -> list[tuple[bool, str]]:
@@ -113,11 +113,11 @@ def play(
         model = Scripted(*lines)
         options = Options(cwd=str(folder), **how)
         async with Session(options, model=model, person=person) as session:
-            for link in session.crew.loan.links if wait else ():
+            for link in session.runtime.mcp_servers.links if wait else ():
                 await link.wait_until_started()
             async for event in session.run("go"):
                 _ = seen.append(event) if seen is not None else None
-            return Heard(model, session.crew.agent.session.history(), session)
+            return Heard(model, session.runtime.agent.session.history(), session)
 
     return anyio.run(main)
 
@@ -254,7 +254,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
         model = Scripted(use, say("3"), use, say("3"), use, say("3"))
         options = Options(cwd=str(ground), allowed=("mcp__s",), **given("changes"))
         async with Session(options, model=model, person=person) as session:
-            (link,) = session.crew.loan.links
+            (link,) = session.runtime.mcp_servers.links
             await link.wait_until_started()
             await session.ask("go")
             with anyio.fail_after(300):
@@ -262,7 +262,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
                     await anyio.sleep(0.01)
             await session.ask("again")
             await session.ask("and again")
-            facts = [entry.fact for entry in session.crew.agent.session.history()]
+            facts = [entry.fact for entry in session.runtime.agent.session.history()]
             notes = [
                 extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "note"
             ]
@@ -445,14 +445,14 @@ def test_the_head_is_the_same_in_every_order_and_at_any_time() -> None:
         tools = [[f"t{n}" for n in range(8)] for _ in range(4)]
         for each in tools:
             chance.shuffle(each)
-        lenders: list[Any] = [
+        servers: list[Any] = [
             Fixed(f"s.{n}" if n % 2 else f"s_{n - 1}", each, chance.choice(["ready", "starting"]))
             for n, each in enumerate(tools)
         ]
-        chance.shuffle(lenders)
-        lending = McpTools(lenders)
+        chance.shuffle(servers)
+        lending = McpTools(servers)
         heads.add(repr(build_tool_specs(lending.head_tools)))
-        names.add(tuple(collect_mcp_tools(lenders)))
+        names.add(tuple(collect_mcp_tools(servers)))
     assert len(heads) == 1
     assert len(names) == 1
 

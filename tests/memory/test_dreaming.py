@@ -203,7 +203,7 @@ def test_more_than_a_window_holds_is_looked_at_topic_by_topic(tmp_path: Path) ->
 
 def test_a_night_spends_what_its_session_may_and_then_rules_go_on(tmp_path: Path) -> None:
     some = opened(tmp_path, VAULT, TWIN)
-    done = run(some, parent(tmp_path, proposing(), purse=Budget(Limits(tokens=100))))
+    done = run(some, parent(tmp_path, proposing(), budget=Budget(Limits(tokens=100))))
     assert (done.state, done.steps) == ("completed", ("project/twin duplicates project/vault",))
     (why,) = done.refused
     assert why.startswith("the model did not finish: ") and "tokens" in why

@@ -25,7 +25,7 @@ folder = Path(sys.argv[1])
 seen = night.read_lock_state(folder)
 print("ready", flush=True)
 sys.stdin.readline()
-mine = night.claim_dream(folder, str(sys.argv[2]), seen=seen)
+mine = night.claim_dream(folder, str(sys.argv[2]), state=seen)
 print("mine" if mine else "not mine", flush=True)
 if mine and sys.argv[3] == "done":
     mine.complete()
@@ -51,7 +51,7 @@ def go(process: subprocess.Popen[str]) -> None:
 
 
 def begun(folder: Path, dream: str = "d1") -> DreamLock:
-    mine = night.claim_dream(folder, dream, seen=night.read_lock_state(folder))
+    mine = night.claim_dream(folder, dream, state=night.read_lock_state(folder))
     assert mine is not None
     return mine
 
@@ -122,7 +122,7 @@ def test_a_night_that_fails_leaves_the_time_as_it_was(tmp_path: Path) -> None:
 def test_who_saw_an_older_state_comes_too_late(tmp_path: Path) -> None:
     seen = night.read_lock_state(tmp_path)
     begun(tmp_path).complete()
-    assert night.claim_dream(tmp_path, "d2", seen=seen) is None
+    assert night.claim_dream(tmp_path, "d2", state=seen) is None
     begun(tmp_path).roll_back()
 
 
@@ -144,7 +144,7 @@ def test_the_night_of_a_killed_process_can_be_claimed_again(tmp_path: Path) -> N
     go(other)
     assert heard(other) == "mine"
     assert night.read_lock_state(tmp_path).is_running(NOW)
-    assert night.claim_dream(tmp_path, "d3", seen=night.read_lock_state(tmp_path)) is None
+    assert night.claim_dream(tmp_path, "d3", state=night.read_lock_state(tmp_path)) is None
     other.send_signal(signal.SIGKILL)
     other.communicate()
     seen = night.read_lock_state(tmp_path)
@@ -195,7 +195,7 @@ def test_where_files_cannot_be_locked_the_last_to_claim_has_the_night(
     seen = night.read_lock_state(tmp_path)
     monkeypatch.setattr("fcntl.flock", unsupported)
     monkeypatch.setattr("time.sleep", lambda seconds: left(tmp_path, GONE, age=0))
-    assert night.claim_dream(tmp_path, "d1", seen=seen) is None
+    assert night.claim_dream(tmp_path, "d1", state=seen) is None
 
 
 def test_damage_is_a_night_of_which_only_the_time_is_known(tmp_path: Path) -> None:

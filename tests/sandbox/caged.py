@@ -27,15 +27,15 @@ class Scene(msgspec.Struct, frozen=True):
 
     work: Path
     outside: Path
-    cage: SandboxProfile
+    sandbox: SandboxProfile
 
     def sh(self, text: str, **more: object) -> Command:
         """A line of bash in the workspace, in the cage."""
-        more.setdefault("cage", self.cage)
+        more.setdefault("sandbox", self.sandbox)
         return Command(("/bin/bash", "-c", text), str(self.work), **more)  # type: ignore[arg-type]
 
     def but(self, **changes: object) -> SandboxProfile:
-        return msgspec.structs.replace(self.cage, **changes)
+        return msgspec.structs.replace(self.sandbox, **changes)
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def play(mode: Mode | None, act: Callable[[LocalProcesses], Awaitable[None]]) ->
     behind = walls(mode) if mode else None
 
     async def main() -> None:
-        processes = LocalProcesses(walls=behind)
+        processes = LocalProcesses(support=behind)
         try:
             await act(processes)
         finally:

@@ -173,7 +173,7 @@ def neighbours() -> Iterator[tuple[int, int]]:
 
 def state(place: Scene) -> dict[str, str]:
     """All that may not change: what is outside, what is pinned, and shared memory."""
-    pinned = [Path(path) for path in place.cage.pinned]
+    pinned = [Path(path) for path in place.sandbox.pinned]
     roots = [place.outside, *pinned, SHM]
     files = {f for root in roots for f in (root, *root.rglob("*")) if f.is_file()}
     return {str(file): file.read_text() for file in sorted(files)}
@@ -185,8 +185,8 @@ def test_nothing_is_written_where_nothing_may_change(way: str, mode: Mode | None
     """With Landlock, what is pinned is unchanged once the command and its children have ended."""
     with stage() as (place, env):
         before = state(place)
-        cage = place.cage if mode else None
-        done = run(mode, place.sh(WRITES[way], env=env, cage=cage))
+        cage = place.sandbox if mode else None
+        done = run(mode, place.sh(WRITES[way], env=env, sandbox=cage))
         assert (state(place) == before) == (mode is not None), done.output.head_and_tail().decode()
 
 
@@ -198,8 +198,8 @@ def test_nothing_is_read_reached_or_gained(way: str, mode: Mode | None):
     if mode is None and way == "keys on a terminal" and TIOCSTI_CLOSED.read_text() == "0\n":
         pytest.skip("this kernel lets nobody type into terminals")
     with stage() as (place, env):
-        cage = place.cage if mode else None
-        done = run(mode, place.sh((DEEDS | ROOTS)[way], env=env, cage=cage))
+        cage = place.sandbox if mode else None
+        done = run(mode, place.sh((DEEDS | ROOTS)[way], env=env, sandbox=cage))
         said = done.output.head_and_tail().decode()
         assert (OUT in said) == (mode is None), said
 
@@ -210,7 +210,7 @@ def test_who_may_only_look_changes_nothing(way: str, mode: Mode):
     text = {"a write": "echo x > sub/made", "a pinned name that is not there": "mkdir .claude"}
     with stage() as (place, env):
         before = sorted(place.work.rglob("*"))
-        done = run(mode, place.sh(text[way], env=env, cage=place.but(profile="look")))
+        done = run(mode, place.sh(text[way], env=env, sandbox=place.but(profile="look")))
         assert (sorted(place.work.rglob("*")), done.status) == (before, 1)
 
 

@@ -47,15 +47,15 @@ class Repository:
         at = str(root or self.work)
         made = plan_command(line, cwd=at, home="/home/u")
         use = ToolUse("Bash", (Access("exec", line),), at, "/home/u", plans=(made,))
-        bounds = move_sandbox_policy(SandboxPolicy(temp=self.place.cage.temp, network="off"), at)
+        bounds = move_sandbox_policy(SandboxPolicy(temp=self.place.sandbox.temp, network="off"), at)
         around = build_sandbox_profile(bounds, Permissions(folders=(at,)), use)
         assert around is not None and around.profile == "work"
         out = list[str]()
 
         async def main() -> None:
-            processes = LocalProcesses(walls=walls(self.mode))
+            processes = LocalProcesses(support=walls(self.mode))
             try:
-                command = self.place.sh(f"cd {at}; {line}", cage=around, env=ENV)
+                command = self.place.sh(f"cd {at}; {line}", sandbox=around, env=ENV)
                 done = await processes.run(command, timeout=SECONDS)
                 out.append(done.output.head_and_tail().decode())
                 assert done.status == 0, out[0]

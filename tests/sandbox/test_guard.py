@@ -53,13 +53,15 @@ def look(work: Path) -> dict[str, tuple[int, str]]:
 
 
 def act(
-    place: Scene, text: str, *, mode: Mode = "partial", cage: SandboxProfile | None = None
+    place: Scene, text: str, *, mode: Mode = "partial", sandbox: SandboxProfile | None = None
 ) -> list[str]:
     """Run a line; returns what is told of it."""
     told = list[str]()
 
     async def one(processes: LocalProcesses) -> None:
-        done = await processes.run(place.sh(text, cage=cage or place.cage), timeout=SECONDS)
+        done = await processes.run(
+            place.sh(text, sandbox=sandbox or place.sandbox), timeout=SECONDS
+        )
         told.extend((done.output.head_and_tail().decode(), *processes.take_notices()))
 
     play(mode, one)
@@ -154,7 +156,7 @@ def run_with(place: Scene, text: str, journal: str, mode: Mode = "partial") -> t
     told = list[str]()
 
     async def main() -> None:
-        processes = LocalProcesses(walls=walls(mode), journal=journal)
+        processes = LocalProcesses(support=walls(mode), journal=journal)
         done = await processes.run(place.sh(text), timeout=SECONDS)
         told.extend((done.output.head_and_tail().decode(), *processes.take_notices()))
         await processes.aclose()
@@ -168,14 +170,14 @@ def run_with(place: Scene, text: str, journal: str, mode: Mode = "partial") -> t
 
 def by_git(place: Scene) -> SandboxProfile:
     config = f"{place.work}/.git/config"
-    pinned = tuple(path for path in place.cage.pinned if path != config)
+    pinned = tuple(path for path in place.sandbox.pinned if path != config)
     return place.but(pinned=pinned, git_written=(config,))
 
 
 @BACKENDS
 def test_git_may_set_branches_and_remotes(place: Scene, mode: Mode) -> None:
     text = "git remote add up ../up && git config branch.main.remote up && git remote -v"
-    said, *told = act(place, text, mode=mode, cage=by_git(place))
+    said, *told = act(place, text, mode=mode, sandbox=by_git(place))
     assert ("up\t../up (fetch)" in said, told) == (True, [])
     assert '[remote "up"]' in (place.work / ".git/config").read_text()
 
@@ -183,7 +185,7 @@ def test_git_may_set_branches_and_remotes(place: Scene, mode: Mode) -> None:
 @BACKENDS
 def test_git_may_not_set_what_runs_programs(place: Scene, mode: Mode) -> None:
     text = "git remote add up ../up; git config core.fsmonitor evil; git config alias.x '!evil'"
-    _, *told = act(place, text, mode=mode, cage=by_git(place))
+    _, *told = act(place, text, mode=mode, sandbox=by_git(place))
     assert len(told) == 1 and ".git/config (alias.x, core.fsmonitor)" in told[0]
     text = (place.work / ".git/config").read_text()
     assert ('[remote "up"]' in text, "evil" in text) == (True, False)
@@ -192,9 +194,9 @@ def test_git_may_not_set_what_runs_programs(place: Scene, mode: Mode) -> None:
 @BACKENDS
 def test_what_was_allowed_by_name_stays(place: Scene, mode: Mode) -> None:
     config = f"{place.work}/.git/config"
-    pinned = tuple(path for path in place.cage.pinned if path != config)
-    cage = place.but(pinned=pinned, lifted=(config,))
-    _, *told = act(place, "git config core.editor vim", mode=mode, cage=cage)
+    pinned = tuple(path for path in place.sandbox.pinned if path != config)
+    sandbox = place.but(pinned=pinned, lifted=(config,))
+    _, *told = act(place, "git config core.editor vim", mode=mode, sandbox=sandbox)
     assert ("editor = vim" in (place.work / ".git/config").read_text(), told) == (True, [])
 
 
@@ -202,9 +204,11 @@ def test_what_was_allowed_by_name_stays(place: Scene, mode: Mode) -> None:
 def test_a_new_repository_has_the_samples_of_git_and_no_hook_of_another(mode: Mode) -> None:
     with scene() as place:
         names = (".git/hooks", ".git/config", ".git/info/attributes")
-        cage = place.but(git_written=tuple(f"{place.work}/{name}" for name in names))
+        sandbox = place.but(git_written=tuple(f"{place.work}/{name}" for name in names))
         text = f"git init -q; echo x > .git/hooks/pre-commit; printf '{EVIL}' >> .git/config"
-        _, *told = act(place, text.replace("\n", "\\n").replace("\t", " "), mode=mode, cage=cage)
+        _, *told = act(
+            place, text.replace("\n", "\\n").replace("\t", " "), mode=mode, sandbox=sandbox
+        )
         assert ".git/hooks/pre-commit" in told[0] and "core.fsmonitor" in told[0]
         hooks = os.listdir(place.work / ".git/hooks")
         assert hooks and all(name.endswith(".sample") for name in hooks)
@@ -217,12 +221,16 @@ def test_a_new_repository_has_the_samples_of_git_and_no_hook_of_another(mode: Mo
 
 
 async def waiting(
-    processes: LocalProcesses, place: Scene, text: str, id: str, cage: SandboxProfile | None = None
+    processes: LocalProcesses,
+    place: Scene,
+    text: str,
+    id: str,
+    sandbox: SandboxProfile | None = None,
 ) -> Callable[[], None]:
     """A job that does something and then waits until it is let go; returns what lets it."""
     go = place.work / f"go-{id}"
     line = f"{text}; touch ready-{id}; until [ -e {go} ]; do sleep 0.01; done"
-    await processes.start(place.sh(line, cage=cage or place.cage), id=id)
+    await processes.start(place.sh(line, sandbox=sandbox or place.sandbox), id=id)
     await until((place.work / f"ready-{id}").exists)
     return go.touch
 
@@ -250,7 +258,7 @@ def test_what_git_sets_beside_another_command_stays(place: Scene) -> None:
         go = await waiting(
             processes, place, "printf '[core]\\n fsmonitor=x\\n' >> .git/config", "a"
         )
-        line = place.sh("git remote add up ../up", cage=by_git(place))
+        line = place.sh("git remote add up ../up", sandbox=by_git(place))
         assert (await processes.run(line, timeout=SECONDS)).status == 0
         text = (place.work / ".git/config").read_text()
         assert ('[remote "up"]' in text, "fsmonitor" in text) == (True, False)
@@ -266,8 +274,8 @@ def test_a_leave_does_not_count_beside_a_command_that_has_none(place: Scene) -> 
     async def one(processes: LocalProcesses) -> None:
         go = await waiting(processes, place, "true", "a")
         path = f"{place.work}/.mcp.json"
-        pinned = tuple(each for each in place.cage.pinned if each != path)
-        line = place.sh("echo {} > .mcp.json", cage=place.but(pinned=pinned, lifted=(path,)))
+        pinned = tuple(each for each in place.sandbox.pinned if each != path)
+        line = place.sh("echo {} > .mcp.json", sandbox=place.but(pinned=pinned, lifted=(path,)))
         await processes.run(line, timeout=SECONDS)
         assert "another running command may not change it" in processes.take_notices()[0]
         assert not os.path.exists(path)
@@ -295,14 +303,14 @@ def test_what_we_write_ourselves_beside_a_command_stays(place: Scene) -> None:
 
 
 def test_checkouts_of_agents_are_no_settings(place: Scene) -> None:
-    cage = place.but(pinned=(*place.cage.pinned, f"{place.work}/.travois"))
+    sandbox = place.but(pinned=(*place.sandbox.pinned, f"{place.work}/.travois"))
     line = "mkdir -p .travois/worktrees/a .claude/worktrees/b; echo x > .travois/worktrees/a/f"
-    _, *told = act(place, f"{line}; echo x > .travois/settings.json", cage=cage)
+    _, *told = act(place, f"{line}; echo x > .travois/settings.json", sandbox=sandbox)
     assert ".travois" in told[0]
     assert os.listdir(place.work / ".travois") == ["worktrees"]
     assert (place.work / ".travois/worktrees/a/f").read_text() == "x\n"
     assert (place.work / ".claude/worktrees/b").is_dir()
-    _, *told = act(place, "true", cage=cage)
+    _, *told = act(place, "true", sandbox=sandbox)
     assert told == []
 
 
@@ -320,7 +328,7 @@ def test_a_program_of_ours_is_in_walls_while_a_command_could_mislead_it(
         looks = place.but(profile="look", pinned=())
         ours = Command(argv, str(place.work), wary=looks)
         (place.work / "kept").write_text("other\n")
-        go = await waiting(processes, place, "true", "a", cage=by_git(place))
+        go = await waiting(processes, place, "true", "a", sandbox=by_git(place))
         assert (await processes.run(ours, timeout=SECONDS)).output.head_and_tail()
         assert not out.exists()
         go()
@@ -382,11 +390,11 @@ from travois.permissions.sandbox_profile import SandboxProfile
 async def main():
     work, temp, journal, nap = sys.argv[1:]
     walls = replace(find_sandbox_support(None), kind="partial")
-    processes = LocalProcesses(walls=walls, journal=journal)
+    processes = LocalProcesses(support=walls, journal=journal)
     pinned = (work + "/.mcp.json", work + "/.git/hooks")
     cage = SandboxProfile("work", (work,), temp, pinned=pinned)
     text = f"echo evil > .mcp.json; echo x > .git/hooks/h; exec sleep {nap}"
-    await processes.start(Command(("/bin/sh", "-c", text), work, cage=cage), id="job")
+    await processes.start(Command(("/bin/sh", "-c", text), work, sandbox=cage), id="job")
     await anyio.sleep(60)
 
 anyio.run(main)
@@ -397,7 +405,7 @@ def test_what_a_killed_session_left_is_restored_by_the_next(place: Scene, nap: s
     walls("partial")
     with LocalJournal(place) as journal:
         before, others = look(place.work), {one.pid for one in children(os.getpid())}
-        argv = [sys.executable, "-c", KILLED, place.work, place.cage.temp, journal, nap]
+        argv = [sys.executable, "-c", KILLED, place.work, place.sandbox.temp, journal, nap]
         with subprocess.Popen(argv) as harness:
             anyio.run(until, lambda: sleepers(nap))
             harness.kill()
@@ -419,7 +427,7 @@ def test_a_session_beside_a_killed_one_does_not_take_its_state_for_good(place: S
     with LocalJournal(place) as folder:
         before = look(place.work)
         journal = GuardJournal(folder)
-        guard = journal.open_guard(find_guarded_paths(place.cage, held=False), mark="")
+        guard = journal.open_guard(find_guarded_paths(place.sandbox, held=False), mark="")
         os.close(guard._lock)  # pyright: ignore[reportPrivateUsage] - as a kill does
         (place.work / ".mcp.json").write_text("evil")
         _, *told = run_with(place, "cat .mcp.json", folder)
@@ -445,7 +453,7 @@ def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept
     with LocalJournal(place) as folder:
         roots = (str(place.work),)
         guard = GuardJournal(folder).open_guard(
-            find_guarded_paths(place.cage, held=False), mark="", roots=roots
+            find_guarded_paths(place.sandbox, held=False), mark="", roots=roots
         )
         os.close(guard._lock)  # pyright: ignore[reportPrivateUsage] - as a kill does
         subprocess.run(["bash", "-c", f"mkdir -p a; {made}"], cwd=place.work, check=True)
@@ -463,9 +471,13 @@ def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept
 def test_two_processes_share_what_was_saved(place: Scene) -> None:
     with LocalJournal(place) as folder:
         before = look(place.work)
-        guard = GuardJournal(folder).open_guard(find_guarded_paths(place.cage, held=False), mark="")
+        guard = GuardJournal(folder).open_guard(
+            find_guarded_paths(place.sandbox, held=False), mark=""
+        )
         (place.work / ".mcp.json").write_text("evil")
-        other = GuardJournal(folder).open_guard(find_guarded_paths(place.cage, held=False), mark="")
+        other = GuardJournal(folder).open_guard(
+            find_guarded_paths(place.sandbox, held=False), mark=""
+        )
         assert other.close() != ()
         assert look(place.work) == before
         assert guard.close() == ()

@@ -130,10 +130,10 @@ def run_in(
             use = ToolUse("Bash", (), here.cwd, home, plans=plans)
             guard = Permissions(mode=guard_mode, folders=(here.cwd,))
             cage = bounds.build_sandbox_profile(own, guard, use, profile=profile)
-            processes = LocalProcesses(walls=behind)
+            processes = LocalProcesses(support=behind)
             stack.push_async_callback(processes.aclose)
             env = {"H": home, "PLACES": " ".join(PLACES), "WALK": WALK, "HARNESS": str(os.getpid())}
-            command = Command(("/bin/bash", "-c", line), here.cwd, cage=cage, env=env)
+            command = Command(("/bin/bash", "-c", line), here.cwd, sandbox=cage, env=env)
             done = await processes.run(command, timeout=SECONDS)
             return done.output.head_and_tail().decode(errors="replace")
 

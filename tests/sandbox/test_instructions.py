@@ -78,14 +78,14 @@ def git(place: Scene, *words: str) -> str:
 
 
 def act(
-    place: Scene, *lines: str, mode: Mode = "full", cage: SandboxProfile | None = None
+    place: Scene, *lines: str, mode: Mode = "full", sandbox: SandboxProfile | None = None
 ) -> list[str]:
     """Run lines one after the other; returns what is told of them."""
     told = list[str]()
 
     async def all_of_them(processes: LocalProcesses) -> None:
         for line in lines:
-            await processes.run(place.sh(line, cage=cage or place.cage), timeout=SECONDS)
+            await processes.run(place.sh(line, sandbox=sandbox or place.sandbox), timeout=SECONDS)
         told.extend(processes.take_notices())
 
     play(mode, all_of_them)
@@ -137,7 +137,7 @@ def test_the_message_says_what_to_do_and_where_the_content_is(place: Scene, mode
     kept = place.outside / "journal"
 
     async def main() -> tuple[str, ...]:
-        processes = LocalProcesses(walls=walls(mode), journal=str(kept))
+        processes = LocalProcesses(support=walls(mode), journal=str(kept))
         await processes.run(place.sh("printf mine > AGENTS.md"), timeout=SECONDS)
         told = processes.take_notices()
         await processes.aclose()
@@ -175,7 +175,7 @@ def test_a_stash_takes_a_change_of_the_users_and_gives_it_back(place: Scene, mod
     line = f"{GIT} stash -q; python3 -c 1"
     assert act(place, line, mode=mode) == []
     assert (place.work / "AGENTS.md").read_text() == "AGENTS.md as it was\n"
-    assert act(place, "git stash pop -q", mode=mode, cage=place.but(unasked=None)) == []
+    assert act(place, "git stash pop -q", mode=mode, sandbox=place.but(unasked=None)) == []
     assert (place.work / "AGENTS.md").read_text() == "my own words\n"
     whole = f"{line}; git stash pop -q"
     assert act(place, whole, mode=mode) == []
@@ -201,8 +201,8 @@ RULES = {
 def test_what_a_rule_names_may_change_and_nothing_else(place: Scene, rule: str) -> None:
     known = RULES[rule]
     patterns = tuple((what, str(place.work), home) for what, _, home in known.patterns)
-    cage = place.but(unasked=UnapprovedChanges(patterns, known.names))
-    (told,) = act(place, "printf new | tee AGENTS.md CLAUDE.md", cage=cage)
+    sandbox = place.but(unasked=UnapprovedChanges(patterns, known.names))
+    (told,) = act(place, "printf new | tee AGENTS.md CLAUDE.md", sandbox=sandbox)
     assert (place.work / "AGENTS.md").read_text() == "new"
     assert "restored: CLAUDE.md." in told
 
@@ -210,7 +210,7 @@ def test_what_a_rule_names_may_change_and_nothing_else(place: Scene, rule: str) 
 @BACKENDS
 def test_what_somebody_agreed_to_stays(place: Scene, mode: Mode) -> None:
     agreed = place.but(unasked=None)
-    assert act(place, "printf yes > AGENTS.md", mode=mode, cage=agreed) == []
+    assert act(place, "printf yes > AGENTS.md", mode=mode, sandbox=agreed) == []
     assert act(place, "python3 -c 1", mode=mode) == []
     assert (place.work / "AGENTS.md").read_text() == "yes"
 
@@ -235,7 +235,7 @@ def test_a_command_in_the_background_is_held_too_and_agreed_changes_stay(
             "while ! [ -e go ]; do sleep 0.02; done; printf evil > AGENTS.md; touch went; sleep 60"
         )
         job = await processes.start(place.sh(line), id="one")
-        agreed = place.sh("printf yes > CLAUDE.md", cage=place.but(unasked=None))
+        agreed = place.sh("printf yes > CLAUDE.md", sandbox=place.but(unasked=None))
         await processes.run(agreed, timeout=SECONDS)
         (place.work / ".gitattributes").write_text("* text\n")  # as a file tool does
         processes.accept_change(str(place.work / ".gitattributes"), b"* text\n")
@@ -270,7 +270,7 @@ def test_what_a_user_edits_beside_a_program_in_the_background_stays(place: Scene
         (place.work / "mine").write_text("mine\n")
         os.replace(place.work / "mine", place.work / "AGENTS.md")  # as editors do
         (place.work / "sub/deep/er/GEMINI.md").write_text("mine\n")
-        await processes.run(place.sh("true", cage=place.but(unasked=None)), timeout=SECONDS)
+        await processes.run(place.sh("true", sandbox=place.but(unasked=None)), timeout=SECONDS)
         await job.kill()
         (told,) = processes.take_notices()
         assert "restored: QWEN.md." in told

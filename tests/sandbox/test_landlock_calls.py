@@ -46,7 +46,7 @@ def test_no_program_reaches_others_by_what_all_share(way: str, profile: str) -> 
     with scene() as place:
         (place.outside / "kept").write_text("x")
         env = {"HARNESS": str(os.getpid()), "OUT": str(place.outside)}
-        command = place.sh(ABOUT_OTHERS[way], env=env, cage=place.but(profile=profile))
+        command = place.sh(ABOUT_OTHERS[way], env=env, sandbox=place.but(profile=profile))
         said = run("partial", command).output.head_and_tail()
         assert b"True" not in said
         assert b"Traceback" not in said
@@ -60,7 +60,7 @@ def test_a_read_only_program_changes_nothing_about_files_outside(way: str) -> No
         kept.chmod(0o644)
         before = state(str(kept))
         command = place.sh(
-            METADATA[way], env={"OUT": str(place.outside)}, cage=place.but(profile="look")
+            METADATA[way], env={"OUT": str(place.outside)}, sandbox=place.but(profile="look")
         )
         assert run("partial", command).status != 0
         assert state(str(kept)) == before

@@ -137,8 +137,8 @@ def act(place: Scene, lines: str, mode: Mode | None) -> tuple[str, ...]:
 
     async def one(processes: LocalProcesses) -> None:
         for line in lines.split("\n"):
-            cage = place.cage if mode else None
-            await processes.run(place.sh(line, cage=cage), timeout=SECONDS)
+            cage = place.sandbox if mode else None
+            await processes.run(place.sh(line, sandbox=cage), timeout=SECONDS)
             told.extend(processes.take_notices())
 
     play(mode, one)
@@ -183,12 +183,12 @@ def test_no_program_runs_with_the_users_next_git(
 def test_ordinary_work_with_repositories_is_left_alone(place: Scene, line: str, mode: Mode) -> None:
     git = ("config", "hooks", "config.worktree")
     written = (*(f"{place.work}/.git/{name}" for name in git), f"{place.work}/.gitmodules")
-    pinned = tuple(path for path in place.cage.pinned if path not in written)
+    pinned = tuple(path for path in place.sandbox.pinned if path not in written)
     cage = place.but(pinned=pinned, git_written=written)
     done = list[tuple[int | None, tuple[str, ...], bytes]]()
 
     async def one(processes: LocalProcesses) -> None:
-        found = await processes.run(place.sh(f"set -e; {line}", cage=cage), timeout=SECONDS)
+        found = await processes.run(place.sh(f"set -e; {line}", sandbox=cage), timeout=SECONDS)
         done.append((found.status, processes.take_notices(), found.output.head_and_tail()))
 
     play(mode, one)
@@ -211,13 +211,13 @@ def test_what_a_user_made_in_a_repository_stays(place: Scene, mode: Mode) -> Non
 def test_pins_of_what_is_missing_leave_no_trace(mode: Mode) -> None:
     with scene() as bare:
         subprocess.run(["git", "init", "-q", bare.work], check=True)
-        place = Scene(bare.work, bare.outside, bare.cage)
+        place = Scene(bare.work, bare.outside, bare.sandbox)
         cage = place.but(pinned=tuple(f"{bare.work}/{name}" for name in PINNED_PATHS))
         said = list[str]()
 
         async def one(processes: LocalProcesses) -> None:
             found = await processes.run(
-                place.sh("ls -A; ls -A .git; echo x > .mcp.json", cage=cage), timeout=SECONDS
+                place.sh("ls -A; ls -A .git; echo x > .mcp.json", sandbox=cage), timeout=SECONDS
             )
             said.extend((found.output.head_and_tail().decode(), *processes.take_notices()))
 

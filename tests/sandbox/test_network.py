@@ -451,14 +451,14 @@ class Cell:
         for name in ("work", "temp"):
             (folder / name).mkdir()
         net = NetworkProxy(addresses=Names(["127.0.0.1"]), judge=lambda address: True)
-        self.processes = LocalProcesses(walls=find_sandbox_support(None), network=net)
+        self.processes = LocalProcesses(support=find_sandbox_support(None), network=net)
         self._work, self._temp = str(folder / "work"), str(folder / "temp")
 
     def sh(self, text: str) -> Command:
         cage = SandboxProfile(
             "work", (self._work,), self._temp, network="listed", hosts=("example.org",)
         )
-        return Command(("/bin/bash", "-c", text), self._work, cage=cage)
+        return Command(("/bin/bash", "-c", text), self._work, sandbox=cage)
 
 
 def left() -> tuple[int, set[str]]:

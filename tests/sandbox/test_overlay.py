@@ -144,7 +144,7 @@ class Room:
 
     async def attempt(self, text: str, *, timeout: float = SECONDS) -> Overlay:
         cage = SandboxProfile("try", (str(self.work),), temp=str(self.temp), pinned=self.pinned)
-        command = Command(("/bin/bash", "-c", text), str(self.work), cage=cage)
+        command = Command(("/bin/bash", "-c", text), str(self.work), sandbox=cage)
         return await self.processes.run_attempt(command, timeout=timeout)
 
     def left(self) -> list[str]:
@@ -163,7 +163,7 @@ def told(change: WorkspaceChange, work: Path) -> str:
 def play(tmp_path: Path) -> Iterator[Callable[[Callable[[Room], Awaitable[None]]], None]]:
     def played(scene: Callable[[Room], Awaitable[None]]) -> None:
         async def main() -> None:
-            processes = LocalProcesses(walls=walls())
+            processes = LocalProcesses(support=walls())
             try:
                 await scene(Room(tmp_path, processes))
             finally:
@@ -355,7 +355,7 @@ def test_more_folders_are_covered_and_nothing_else_can_be_written(play: Play) ->
             writable=(str(more), str(loose)),
         )
         text = f"echo x > d/x; echo x > {more}/x; echo x > {loose}; echo x > {more.parent}/y"
-        command = Command(("/bin/bash", "-c", text), str(room.work), cage=cage)
+        command = Command(("/bin/bash", "-c", text), str(room.work), sandbox=cage)
         attempt = await room.processes.run_attempt(command, timeout=SECONDS)
         assert (list(more.iterdir()), loose.read_text()) == ([], "loose")
         await attempt.keep()
@@ -412,7 +412,7 @@ from tests.sandbox.test_overlay import Room, walls
 from travois.process.local_processes import LocalProcesses
 
 async def main():
-    room = Room(Path(sys.argv[1]), LocalProcesses(walls=walls()))
+    room = Room(Path(sys.argv[1]), LocalProcesses(support=walls()))
     print("ready", flush=True)
     sys.stdin.readline()
     await room.attempt("rm -r d; echo x > a; touch /tmp/on; sleep 60")
@@ -462,7 +462,7 @@ def test_what_a_killed_process_left_is_swept_away_and_nothing_that_is_in_use(pla
 
 def test_where_there_can_be_no_copy_that_is_said(tmp_path: Path) -> None:
     async def main() -> None:
-        room = Room(tmp_path, LocalProcesses(walls=SandboxSupport("partial", "")))
+        room = Room(tmp_path, LocalProcesses(support=SandboxSupport("partial", "")))
         with pytest.raises(OSError, match="trying a command in a copy needs namespaces"):
             await room.attempt("true")
         assert room.left() == ["temp"]

@@ -29,7 +29,7 @@ def in_home(act: Callable[[Scene, Path, Reader], None]) -> None:
         (home / ".ssh").mkdir()
         (home / ".ssh" / "key").write_text("SECRET")
         caged = Scene(home, held.outside, held.but(hidden=hidden, shown=(str(home),)))
-        processes = LocalProcesses(walls=behind)
+        processes = LocalProcesses(support=behind)
         with anyio.from_thread.start_blocking_portal() as portal:
             try:
                 act(caged, home, Reader(caged, processes, portal))

@@ -83,7 +83,7 @@ def test_the_workspace_and_a_private_temp_can_be_written(mode: Mode):
         )
         assert done.output.head == b"a\nb\n"
         assert (place.work / "made").read_text() == "a\n"
-        assert Path(place.cage.temp, "made").read_text() == "b\n"
+        assert Path(place.sandbox.temp, "made").read_text() == "b\n"
 
 
 def test_what_was_in_tmp_is_not_there(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_what_was_in_tmp_is_not_there(tmp_path: Path):
 def test_a_workspace_in_tmp_is_there(tmp_path: Path):
     with scene() as place:
         cage = place.but(folders=(str(tmp_path),))
-        command = Command(("/bin/sh", "-c", "echo x > made; pwd"), str(tmp_path), cage=cage)
+        command = Command(("/bin/sh", "-c", "echo x > made; pwd"), str(tmp_path), sandbox=cage)
         assert run("full", command).output.head == f"{tmp_path}\n".encode()
         assert (tmp_path / "made").read_text() == "x\n"
 
@@ -104,16 +104,16 @@ def test_a_workspace_in_tmp_is_there(tmp_path: Path):
 def test_more_can_be_made_writable(mode: Mode):
     with scene() as place:
         cage = place.but(writable=(str(place.outside),))
-        assert run(mode, place.sh(f"echo x > {place.outside}/made", cage=cage)).status == 0
+        assert run(mode, place.sh(f"echo x > {place.outside}/made", sandbox=cage)).status == 0
         looking = msgspec.structs.replace(cage, profile="look")
-        assert run(mode, place.sh(f"echo x > {place.outside}/more", cage=looking)).status == 1
+        assert run(mode, place.sh(f"echo x > {place.outside}/more", sandbox=looking)).status == 1
 
 
 def test_a_workspace_below_a_hidden_folder_is_there():
     with scene() as place:
         (place.work.parent / "hidden").write_text("x")
         cage = place.but(hidden=(str(place.work.parent),))
-        done = run("full", place.sh(f"echo y > made; ls {place.work.parent}", cage=cage))
+        done = run("full", place.sh(f"echo y > made; ls {place.work.parent}", sandbox=cage))
         assert (done.output.head, (place.work / "made").read_text()) == (b"work\n", "y\n")
 
 
@@ -124,7 +124,7 @@ def test_a_folder_can_be_shown_in_a_hidden_one(mode: Mode):
             (place.outside / name).mkdir()
             (place.outside / name / "text").write_text(name)
         cage = place.but(hidden=(str(place.outside),), shown=(f"{place.outside}/shown",))
-        done = run(mode, place.sh(f"cd {place.outside}; cat shown/text other/text", cage=cage))
+        done = run(mode, place.sh(f"cd {place.outside}; cat shown/text other/text", sandbox=cage))
         assert done.output.head.startswith(b"showncat: other/text")
 
 
@@ -139,7 +139,7 @@ def test_git_works_where_its_settings_and_hooks_are_pinned(mode: Mode):
         echo x > file; git add -A; git commit -qm one; git switch -qc other; git stash list
         git status --short; git log --format=%s
         """
-        assert run(mode, place.sh(text, cage=cage)).output.head == b"one\n"
+        assert run(mode, place.sh(text, sandbox=cage)).output.head == b"one\n"
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ client.send(b"hello"); print(server.accept()[0].recv(5).decode())
 
 def test_a_program_can_talk_to_itself_where_it_can_talk_to_nobody_else():
     with scene() as place:
-        command = Command((sys.executable, "-c", TALK), str(place.work), cage=place.cage)
+        command = Command((sys.executable, "-c", TALK), str(place.work), sandbox=place.sandbox)
         assert run("full", command).output.head == b"hello\n"
 
 
@@ -162,7 +162,7 @@ def test_a_program_can_talk_to_itself_where_it_can_talk_to_nobody_else():
 def test_a_program_that_may_reach_the_network_does(mode: Mode):
     with scene() as place:
         cage = place.but(network="on")
-        command = Command((sys.executable, "-c", TALK), str(place.work), cage=cage)
+        command = Command((sys.executable, "-c", TALK), str(place.work), sandbox=cage)
         assert run(mode, command).output.head == b"hello\n"
 
 
@@ -207,7 +207,7 @@ def test_cancelling_at_any_moment_leaves_nothing(mode: Mode, nap: str):
         with scene() as place:
             command = place.sh(
                 f"sleep {nap} & (setsid sleep {nap} &); sleep 0.01",
-                cage=place.but(pinned=(f"{place.work}/.claude",)),
+                sandbox=place.but(pinned=(f"{place.work}/.claude",)),
             )
             await processes.run(command, timeout=SECONDS)
             before = descriptors()
@@ -230,10 +230,10 @@ from travois.sandbox.probe import find_sandbox_support
 from travois.permissions.sandbox_profile import SandboxProfile
 
 async def main():
-    processes = LocalProcesses(walls=find_sandbox_support(None))
+    processes = LocalProcesses(support=find_sandbox_support(None))
     work, temp, nap = sys.argv[1:]
     cage = SandboxProfile("work", (work,), temp, pinned=(work + "/.claude",))
-    command = Command(("/bin/sh", "-c", f"exec sleep {nap}"), work, cage=cage)
+    command = Command(("/bin/sh", "-c", f"exec sleep {nap}"), work, sandbox=cage)
     await processes.start(command, id="job")
     await anyio.sleep(60)
 
@@ -244,7 +244,7 @@ anyio.run(main)
 def test_a_harness_that_is_killed_takes_the_cage_along_and_leaves_nothing(nap: str):
     walls("full")
     with scene() as place:
-        argv = [sys.executable, "-c", HARNESS, place.work, place.cage.temp, nap]
+        argv = [sys.executable, "-c", HARNESS, place.work, place.sandbox.temp, nap]
         with subprocess.Popen(argv) as harness:
             anyio.run(until, lambda: sleepers(nap))
             harness.kill()
@@ -260,7 +260,7 @@ def test_what_is_missing_is_not_seen_and_what_appears_there_does_not_stay():
         names = (".claude", ".git/hooks", "a/b/c")
         cage = place.but(pinned=tuple(f"{place.work}/{name}" for name in names))
         line = "find . -mindepth 1; mkdir -p a/b .claude; echo x > a/b/c; echo x > .claude/x"
-        done = run("full", place.sh(line, cage=cage))
+        done = run("full", place.sh(line, sandbox=cage))
         assert (done.status, done.output.head_and_tail()) == (0, b"")
         assert sorted(path.name for path in place.work.rglob("*")) == ["a", "b"]
 
@@ -271,9 +271,9 @@ def test_what_appears_beside_a_command_that_runs_on_is_removed_and_told():
             pinned = place.work / ".claude"
             cage = place.but(pinned=(str(pinned),))
             line = "mkdir .claude; echo x > .claude/x; touch made; read x < /dev/zero"
-            long = await processes.start(place.sh(line, cage=cage), id="long")
+            long = await processes.start(place.sh(line, sandbox=cage), id="long")
             await until((place.work / "made").exists)
-            await processes.run(place.sh("true", cage=cage), timeout=SECONDS)
+            await processes.run(place.sh("true", sandbox=cage), timeout=SECONDS)
             assert not pinned.exists()
             assert ".claude" in processes.take_notices()[0]
             await long.kill()
@@ -290,7 +290,7 @@ def test_a_pinned_link_is_put_back(deed: str, mode: Mode):
         (place.work / "real").mkdir()
         (place.work / ".claude").symlink_to("real")
         cage = place.but(pinned=(f"{place.work}/.claude",))
-        run(mode, place.sh(f"{deed}; echo x > .claude/made", cage=cage))
+        run(mode, place.sh(f"{deed}; echo x > .claude/made", sandbox=cage))
         assert (place.work / ".claude").readlink() == Path("real")
         assert os.listdir(place.work / "real") == []
 
@@ -300,7 +300,7 @@ def test_where_nothing_can_stand_in_what_is_above_is_pinned(mode: Mode):
     with scene() as place:
         (place.work / ".git").write_text("gitdir: elsewhere\n")  # as in a worktree
         cage = place.but(pinned=(f"{place.work}/.git/hooks",))
-        run(mode, place.sh("rm -f .git; mkdir -p .git/hooks; echo x > .git/hooks/h", cage=cage))
+        run(mode, place.sh("rm -f .git; mkdir -p .git/hooks; echo x > .git/hooks/h", sandbox=cage))
         assert (place.work / ".git").read_text() == "gitdir: elsewhere\n"
 
 
@@ -311,7 +311,7 @@ def test_where_nothing_can_stand_in_what_is_above_is_pinned(mode: Mode):
 def test_without_walls_nothing_runs(behind: SandboxSupport | None):
     async def main() -> None:
         with scene() as place:
-            processes = LocalProcesses(walls=behind)
+            processes = LocalProcesses(support=behind)
             with pytest.raises(OSError, match="no sandbox is available here"):
                 await processes.run(place.sh("touch made"), timeout=SECONDS)
             with pytest.raises(OSError, match="no sandbox is available here"):
@@ -324,7 +324,7 @@ def test_without_walls_nothing_runs(behind: SandboxSupport | None):
 
 def test_a_cage_that_cannot_be_built_is_an_error_and_nothing_ran():
     with scene() as place:
-        command = place.sh("touch made", cage=place.but(temp="/no/such/folder"))
+        command = place.sh("touch made", sandbox=place.but(temp="/no/such/folder"))
         with pytest.raises(OSError, match=r"could not be built, so nothing ran: .*/no/such/folder"):
             run("full", command)
         assert os.listdir(place.work) == []
@@ -373,7 +373,7 @@ def test_a_bwrap_that_a_program_could_have_written_is_not_used():
         shutil.copy(behind.bwrap, own)
 
         async def main() -> None:
-            processes = LocalProcesses(walls=msgspec.structs.replace(behind, bwrap=str(own)))
+            processes = LocalProcesses(support=msgspec.structs.replace(behind, bwrap=str(own)))
             with pytest.raises(OSError, match="is in a folder that programs can write to"):
                 await processes.run(place.sh("true"), timeout=SECONDS)
             await processes.aclose()
@@ -398,7 +398,7 @@ def test_a_program_that_cannot_start_says_why(
     with scene() as place:
         cage = place.but(pinned=(f"{place.work}/.claude",))
         with pytest.raises(OSError, match=words) as caught:
-            run(mode, Command(argv, cwd or str(place.work), cage=cage))
+            run(mode, Command(argv, cwd or str(place.work), sandbox=cage))
         assert (caught.value.errno, os.listdir(place.work)) == (kind, [])
 
 

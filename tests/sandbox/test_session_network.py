@@ -68,10 +68,10 @@ class Session:
 
     def __init__(self, place: Scene) -> None:
         self.place = place
-        self.processes = LocalProcesses(walls=walls("full"))
+        self.processes = LocalProcesses(support=walls("full"))
 
     async def run(self, text: str, **cage: object) -> ProcessResult:
-        command = self.place.sh(text, cage=self.place.but(**cage))
+        command = self.place.sh(text, sandbox=self.place.but(**cage))
         return await self.processes.run(command, timeout=SECONDS)
 
     async def ask(self, port: int, **cage: object) -> str:
@@ -84,7 +84,7 @@ class Session:
         """Start a server in the background; returns the port that it listens at."""
         (self.place.work / "server.py").write_text(SERVER)
         text = f"exec {sys.executable} server.py"
-        job = await self.processes.start(self.place.sh(text, cage=self.place.but(**cage)), id=id)
+        job = await self.processes.start(self.place.sh(text, sandbox=self.place.but(**cage)), id=id)
         said = b""
         with anyio.fail_after(SECONDS):
             while not said.endswith(b"\n"):

@@ -56,7 +56,7 @@ def test_a_command_that_looks_reaches_no_socket_in_the_workspace(mode: Mode, kin
     with scene() as place, listening(place.work, kind) as server:
         (place.work / "talk.py").write_text(TALK)
         text = f"{sys.executable} talk.py {kind} door"
-        done = run(mode, place.sh(text, cage=place.but(profile="look")))
+        done = run(mode, place.sh(text, sandbox=place.but(profile="look")))
         assert b"reached" not in done.output.head_and_tail()
         assert done.output.head_and_tail().count(b"\n") == 2
         with pytest.raises(BlockingIOError):
@@ -77,5 +77,5 @@ def test_pairs_that_lead_only_to_each_other_are_made_in_all_profiles(mode: Mode)
     text = f"{sys.executable} -c 'import asyncio; asyncio.run(asyncio.sleep(0)); print(1)'"
     with scene() as place:
         for profile in ("look", "work"):
-            done = run(mode, place.sh(text, cage=place.but(profile=profile)))
+            done = run(mode, place.sh(text, sandbox=place.but(profile=profile)))
             assert done.output.head_and_tail() == b"1\n", done

@@ -75,7 +75,7 @@ def test_leaving_the_loop_stops_the_turn_and_answers_every_call(options: Options
                 async for event in events:
                     if isinstance(event, Entry) and isinstance(event.fact, Decided):
                         break
-            view = session.crew.agent.session.view
+            view = session.runtime.agent.session.view
             assert open_calls(view) == ()
             assert [type(item.fact).__name__ for item in view.items[-2:]] == ["Result", "Result"]
             assert await session.ask("and now?") == "Fine."
@@ -94,7 +94,7 @@ def test_leaving_the_block_stops_the_turn_and_answers_every_call(options: Option
         async with Session(
             Options(cwd=options.cwd, mode="bypass", resume=id), model=model
         ) as again:
-            assert open_calls(again.crew.agent.session.view) == ()
+            assert open_calls(again.runtime.agent.session.view) == ()
             assert await again.ask("and now?") == "Fine."
 
     run(main)
@@ -134,10 +134,10 @@ def test_a_failing_model_ends_the_turn_with_a_reason(options: Options) -> None:
 def test_a_prompt_that_cannot_fit_is_refused_and_changes_nothing(options: Options) -> None:
     async def main() -> None:
         async with Session(options, model=scripted(say("ok"))) as session:
-            before = session.crew.agent.session.last
+            before = session.runtime.agent.session.last
             with pytest.raises(UserError, match="does not fit"):
                 await session.ask("word " * 400_000)
-            assert session.crew.agent.session.last == before
+            assert session.runtime.agent.session.last == before
             assert await session.ask("short") == "ok"
 
     run(main)

@@ -242,7 +242,7 @@ def test_what_a_plugin_asks_for_is_filled_in_and_what_is_missing_is_told(
     put(tmp_path / "kit/plugin.json", json.dumps(tree))
     values = {"pluginConfigs.kit@shop": {"options": {"level": 3}}}
     wishes = parse_plugin_settings(values, keeps=str(tmp_path / "keep"))
-    ((kit,), notices) = load_plugins([str(tmp_path / "kit")], places.root, wishes=wishes)
+    ((kit,), notices) = load_plugins([str(tmp_path / "kit")], places.root, plugins=wishes)
     filled = {"command": "srv", "args": ["http://x", "3"], "env": {"KEEP": f"{tmp_path}/keep/kit"}}
     assert (kit.servers[0][1], notices) == ({"s": filled}, ())
     assert (tmp_path / "keep/kit").is_dir()

@@ -243,7 +243,7 @@ def test_typing_is_judged_as_the_command_with_the_text_for_input(tmp_path: Path)
             "{ PS1=x bash --norc\n} <<'INPUT'\nrm x\n\nINPUT",
             "rm x\n",
         ]
-        world.processes.jobs()["bash_2"].cage = SandboxProfile("look", folders=(), temp="/tmp")
+        world.processes.jobs()["bash_2"].sandbox = SandboxProfile("look", folders=(), temp="/tmp")
         assert world.access(BASH_INPUT, id="bash_2", text="rm x\n") == ()
 
     play(tmp_path, scene)

@@ -84,7 +84,7 @@ class World:
         self.root = str(home)
         self.cwd = str(home)
         self.state: dict[str, str] = {}
-        self.cage: Any = None
+        self.sandbox: Any = None
         self.files: Any = DiskFiles()
         self.processes: Any = None
         self.wary: Any = None

@@ -178,7 +178,7 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
     home.settings.write_text(json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}}))
 
     async def run(desk: LineModeHost) -> None:
-        agent = desk.session.crew.agent
+        agent = desk.session.runtime.agent
         told = await run_slash_line(desk, "/permissions")
         assert isinstance(told, str)
         assert told.startswith("Mode default.")
@@ -202,7 +202,7 @@ def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
     home = TravoisHome(tmp_path / "home").prepare()
 
     async def run(desk: LineModeHost) -> None:
-        agent = desk.session.crew.agent
+        agent = desk.session.runtime.agent
         mine = parse_permission_rule("Bash(make:*)", "allow", origin="your answer")
         file = parse_permission_rule("Bash(make:*)", "allow", origin="a file")
         agent.permissions.guard = replace(agent.permissions.guard, rules=(file, mine))
@@ -224,7 +224,7 @@ def test_hooks_are_listed_with_their_file(options: Options, tmp_path: Path) -> N
 
 def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> None:
     async def run(desk: LineModeHost) -> None:
-        agent = desk.session.crew.agent
+        agent = desk.session.runtime.agent
         assert await run_slash_line(desk, "/tasks") == "No background tasks."
         line = "echo up; sleep 60"
         job = await agent.world.processes.start(
@@ -285,7 +285,7 @@ def test_a_session_is_named_branched_off_and_left_for_another(options: Options) 
             await run_slash_line(desk, "/rename  the   talk")
             == "Renamed. To resume it: /resume the talk"
         )
-        last = desk.session.crew.agent.session.all_entries()[-1].fact
+        last = desk.session.runtime.agent.session.all_entries()[-1].fact
         assert last == Changed("name", "the talk")
         assert await run_slash_line(desk, "/resume the talk") == "You are already in this session."
         assert str(await run_slash_line(desk, "/resume nothing")).startswith(

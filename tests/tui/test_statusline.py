@@ -64,7 +64,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
             assert fresh == {
                 "total_input_tokens": 0,
                 "total_output_tokens": 0,
-                "context_window_size": session.crew.model.window,
+                "context_window_size": session.runtime.model.window,
                 "used_percentage": 0,
                 "remaining_percentage": 100,
                 "current_usage": None,

@@ -68,7 +68,7 @@ def test_a_folder_is_added_once_somebody_agrees(options: Options, tmp_path: Path
     def adding(choice: str) -> Callable[[LineModeHost], Awaitable[None]]:
         async def run(desk: LineModeHost) -> None:
             await run_slash_line(desk, "/add-dir ../shared")
-            folders.append(desk.session.crew.agent.permissions.guard.folders[1:])
+            folders.append(desk.session.runtime.agent.permissions.guard.folders[1:])
 
         at_desk(options, run, Reader(choice))
         return run
@@ -79,7 +79,7 @@ def test_a_folder_is_added_once_somebody_agrees(options: Options, tmp_path: Path
     later: list[tuple[str, ...]] = []
 
     async def look(desk: LineModeHost) -> None:
-        later.append(desk.session.crew.agent.permissions.guard.folders[1:])
+        later.append(desk.session.runtime.agent.permissions.guard.folders[1:])
 
     at_desk(options, look)
     assert later == [(str(tmp_path / "shared"),)], "the last answer was for later sessions too"
@@ -171,7 +171,7 @@ def test_a_model_is_picked_from_a_list_with_windows_and_prices(options: Options)
 
 def test_undo_takes_the_last_message_back_and_redo_brings_it_again(options: Options) -> None:
     async def run(desk: LineModeHost) -> None:
-        session = desk.session.crew.agent.session
+        session = desk.session.runtime.agent.session
         assert "Rewound to before this message" in str(await run_slash_line(desk, "/undo"))
         assert not [one for one in session.view.items if one.seq and "hello" in str(one.fact)]
         assert "Undid the rewind" in str(await run_slash_line(desk, "/redo"))

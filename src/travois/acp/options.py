@@ -35,7 +35,7 @@ class SessionChoices:
     @property
     def model(self) -> ModelCard:
         """The current model."""
-        return self._session.crew.model
+        return self._session.runtime.model
 
     def modes_json(self) -> JsonObject:
         """Return the modes, for editors without config options."""
@@ -44,13 +44,13 @@ class SessionChoices:
             for mode, name, what in self._available_modes()
         ]
         return {
-            "currentModeId": self._session.crew.agent.permissions.guard.mode,
+            "currentModeId": self._session.runtime.agent.permissions.guard.mode,
             "availableModes": listed,
         }
 
     def config_options(self, *, mode: str = "") -> list[Json]:
         """Return all options with their current values; `mode` overrides the current mode."""
-        held = mode or self._session.crew.agent.permissions.guard.mode
+        held = mode or self._session.runtime.agent.permissions.guard.mode
         modes: list[Json] = [
             {"value": one, "name": name, "description": what}
             for one, name, what in self._available_modes()
@@ -72,7 +72,7 @@ class SessionChoices:
             case "mode":
                 self._session.enter(value)
             case "model" if value in self._model_names():
-                async with fire_model_switch(self._session.crew.agent, value, source="editor"):
+                async with fire_model_switch(self._session.runtime.agent, value, source="editor"):
                     await self._session.switch_with_summary(value)
             case _:
                 raise UserError(
@@ -84,7 +84,7 @@ class SessionChoices:
 
     def _available_modes(self) -> list[tuple[PermissionMode, str, str]]:
         """Return the available modes; bypass only if the session started with it."""
-        held = self._session.crew.agent.permissions.guard.mode
+        held = self._session.runtime.agent.permissions.guard.mode
         return [
             (one, *MODE_LABELS[one])
             for one in PERMISSION_MODES

@@ -100,8 +100,8 @@ class AcpServer:
         for talk in self._open.values():
             self._group.start_soon(talk.leave)
 
-    async def _initialize(self, asked: InitializeParams) -> JsonObject:
-        self._able = asked.client_capabilities or ClientCapabilities()
+    async def _initialize(self, params: InitializeParams) -> JsonObject:
+        self._able = params.client_capabilities or ClientCapabilities()
         info: JsonObject = {"name": "travois", "title": "Travois", "version": __version__}
         told: JsonObject = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -110,43 +110,43 @@ class AcpServer:
         }
         return {**told, "authMethods": [_auth_method_json()]}
 
-    async def _authenticate(self, asked: AuthenticateParams) -> JsonObject:
-        if asked.method_id != AUTH_METHOD_ID:
-            raise AcpError(INVALID_PARAMS, f"Unknown authentication method {asked.method_id!r}")
+    async def _authenticate(self, params: AuthenticateParams) -> JsonObject:
+        if params.method_id != AUTH_METHOD_ID:
+            raise AcpError(INVALID_PARAMS, f"Unknown authentication method {params.method_id!r}")
         if needs_api_key(self._options):
             raise AcpError(AUTH_REQUIRED, f"No API key is set. {API_KEY_HINT}")
         return {}
 
-    async def _logout(self, asked: EmptyParams) -> JsonObject:
+    async def _logout(self, params: EmptyParams) -> JsonObject:
         raise AcpError(
             METHOD_NOT_FOUND, "Travois has no login: it reads API keys from its environment."
         )
 
-    async def _new_session(self, asked: NewSessionParams) -> JsonObject:
-        talk = await self._open_session(self._session_options(asked))
+    async def _new_session(self, params: NewSessionParams) -> JsonObject:
+        talk = await self._open_session(self._session_options(params))
         return {"sessionId": talk.id, **talk.session_json()}
 
-    async def _load_session(self, asked: ExistingSessionParams) -> JsonObject:
-        talk = await self._reopen_session(asked)
+    async def _load_session(self, params: ExistingSessionParams) -> JsonObject:
+        talk = await self._reopen_session(params)
         talk.replay()
         return talk.session_json()
 
-    async def _resume_session(self, asked: ExistingSessionParams) -> JsonObject:
-        return (await self._reopen_session(asked)).session_json()
+    async def _resume_session(self, params: ExistingSessionParams) -> JsonObject:
+        return (await self._reopen_session(params)).session_json()
 
-    async def _fork_session(self, asked: ExistingSessionParams) -> JsonObject:
-        if not _find_session_summary(asked.session_id).first_prompt:
+    async def _fork_session(self, params: ExistingSessionParams) -> JsonObject:
+        if not _find_session_summary(params.session_id).first_prompt:
             raise UserError("Nothing to fork yet: send a message first")
-        options = replace(self._session_options(asked), resume=asked.session_id, fork=True)
+        options = replace(self._session_options(params), resume=params.session_id, fork=True)
         talk = await self._open_session(options)
         return {"sessionId": talk.id, **talk.session_json()}
 
-    async def _reopen_session(self, asked: ExistingSessionParams) -> AcpSession:
+    async def _reopen_session(self, params: ExistingSessionParams) -> AcpSession:
         """Resume a session, closing it first if it is open here."""
-        await self._close_if_open(asked.session_id)
-        _find_session_summary(asked.session_id)
+        await self._close_if_open(params.session_id)
+        _find_session_summary(params.session_id)
         return await self._open_session(
-            replace(self._session_options(asked), resume=asked.session_id)
+            replace(self._session_options(params), resume=params.session_id)
         )
 
     async def _open_session(self, options: Options) -> AcpSession:
@@ -163,9 +163,9 @@ class AcpServer:
             self._group.start_soon(talk.leave)
         return talk
 
-    async def _close_session(self, asked: SessionParams) -> JsonObject:
-        self._find_open_session(asked.session_id)
-        await self._close_if_open(asked.session_id)
+    async def _close_session(self, params: SessionParams) -> JsonObject:
+        self._find_open_session(params.session_id)
+        await self._close_if_open(params.session_id)
         return {}
 
     async def _close_if_open(self, id: str) -> None:
@@ -173,24 +173,24 @@ class AcpServer:
         if (talk := self._open.pop(id, None)) is not None:
             await talk.leave()
 
-    async def _delete_session(self, asked: SessionParams) -> JsonObject:
+    async def _delete_session(self, params: SessionParams) -> JsonObject:
         """Move a session to the trash; a missing one is no error."""
-        await self._close_if_open(asked.session_id)
+        await self._close_if_open(params.session_id)
         home = _locate_home()
         everything = list_sessions(home)
         for summary in everything:
-            if summary.id == asked.session_id:
+            if summary.id == params.session_id:
                 _discard_session(home, summary, everything)
         return {}
 
-    async def _list_sessions(self, asked: ListSessionsParams) -> JsonObject:
+    async def _list_sessions(self, params: ListSessionsParams) -> JsonObject:
         found = [one for one in list_sessions(_locate_home()) if one.cwd and one.first_prompt]
-        if asked.cwd is not None:
-            _require_absolute(asked.cwd)
-            places = (asked.cwd, os.path.realpath(asked.cwd))
+        if params.cwd is not None:
+            _require_absolute(params.cwd)
+            places = (params.cwd, os.path.realpath(params.cwd))
             found = [one for one in found if one.cwd in places]
-        if asked.cursor is not None:
-            found = _sessions_after(found, asked.cursor)
+        if params.cursor is not None:
+            found = _sessions_after(found, params.cursor)
         told: JsonObject = {"sessions": [_session_json(one) for one in found[:SESSIONS_PER_PAGE]]}
         return told | (
             {"nextCursor": _encode_cursor(found[SESSIONS_PER_PAGE - 1])}
@@ -198,13 +198,13 @@ class AcpServer:
             else {}
         )
 
-    async def _set_mode(self, asked: SetModeParams) -> JsonObject:
-        await self._apply_choice(self._find_open_session(asked.session_id), "mode", asked.mode_id)
+    async def _set_mode(self, params: SetModeParams) -> JsonObject:
+        await self._apply_choice(self._find_open_session(params.session_id), "mode", params.mode_id)
         return {}
 
-    async def _set_config_option(self, asked: SetConfigOptionParams) -> JsonObject:
-        talk = self._find_open_session(asked.session_id)
-        await self._apply_choice(talk, asked.config_id, str(asked.value))
+    async def _set_config_option(self, params: SetConfigOptionParams) -> JsonObject:
+        talk = self._find_open_session(params.session_id)
+        await self._apply_choice(talk, params.config_id, str(params.value))
         return {"configOptions": talk.choices.config_options()}
 
     async def _apply_choice(self, talk: AcpSession, what: str, value: str) -> None:
@@ -213,11 +213,11 @@ class AcpServer:
         except UserError as fault:
             raise AcpError(INVALID_PARAMS, str(fault)) from None
 
-    async def _prompt(self, asked: PromptParams) -> JsonObject:
-        return await self._find_open_session(asked.session_id).prompt(asked.prompt)
+    async def _prompt(self, params: PromptParams) -> JsonObject:
+        return await self._find_open_session(params.session_id).prompt(params.prompt)
 
-    async def _cancel(self, asked: SessionParams) -> JsonObject:
-        self._find_open_session(asked.session_id).cancel()
+    async def _cancel(self, params: SessionParams) -> JsonObject:
+        self._find_open_session(params.session_id).cancel()
         return {}
 
     def _find_open_session(self, id: str) -> AcpSession:
@@ -226,19 +226,19 @@ class AcpServer:
             raise AcpError(RESOURCE_NOT_FOUND, f"There is no open session {id!r}")
         return talk
 
-    def _session_options(self, asked: NewSessionParams) -> Options:
+    def _session_options(self, params: NewSessionParams) -> Options:
         """Return the command-line options, in the editor's folder and with its servers."""
-        _require_absolute(asked.cwd)
-        if not os.path.isdir(asked.cwd):
-            raise AcpError(INVALID_PARAMS, f"cwd {asked.cwd!r} is not a folder")
-        folders = asked.additional_directories or ()
+        _require_absolute(params.cwd)
+        if not os.path.isdir(params.cwd):
+            raise AcpError(INVALID_PARAMS, f"cwd {params.cwd!r} is not a folder")
+        folders = params.additional_directories or ()
         for folder in folders:
             _require_absolute(folder)
-        servers = {one.name: _mcp_server_settings(one) for one in asked.mcp_servers or ()}
+        servers = {one.name: _mcp_server_settings(one) for one in params.mcp_servers or ()}
         given = (msgspec.json.encode({"mcpServers": servers}).decode(),) if servers else ()
         return replace(
             self._options,
-            cwd=asked.cwd,
+            cwd=params.cwd,
             folders=(*self._options.folders, *folders),
             mcp=(*given, *self._options.mcp),
         )

@@ -94,12 +94,12 @@ class EditorCommandHost(slash.ScreenlessHost):
             _command_json(name, one.what, one.usage.partition(" ")[2])
             for name, one in self.commands.items()
         ]
-        prompts = mcp.list_mcp_prompts(self.session.crew.loan).items()
+        prompts = mcp.list_mcp_prompts(self.session.runtime.mcp_servers).items()
         offers += (
             _command_json(
-                name, f"prompt of the MCP server {lender.server.name}", " ".join(prompt.fields)
+                name, f"prompt of the MCP server {server_link.server.name}", " ".join(prompt.fields)
             )
-            for name, (lender, prompt) in prompts
+            for name, (server_link, prompt) in prompts
         )
         return {"sessionUpdate": "available_commands_update", "availableCommands": offers}
 
@@ -107,7 +107,7 @@ class EditorCommandHost(slash.ScreenlessHost):
         """Return None: no command offered in the editor asks for a choice."""
         return None
 
-    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, picker: SessionPicker) -> SessionSummary | None:
         """Return None: the editor has a session list of its own."""
         return None
 
@@ -143,8 +143,8 @@ CANCELLED_REPLY: JsonObject = {"stopReason": "cancelled"}
 class PromptJob:
     """A prompt that waits for its reply."""
 
-    def __init__(self, said: PromptParts) -> None:
-        self.said = said
+    def __init__(self, parts: PromptParts) -> None:
+        self.said = parts
         self.over = anyio.Event()
         self.outcome: JsonObject | AcpError = AcpError(INTERNAL_ERROR, SESSION_CLOSED)
 
@@ -228,7 +228,7 @@ class AcpSession:
             self._fail_waiting_prompts(why)
 
     def _set_up(self, session: Session, group: TaskGroup) -> None:
-        agent = session.crew.agent
+        agent = session.runtime.agent
         self.choices = SessionChoices(session, self._options)
         self._teller = AcpUpdates(agent, self.choices)
         self._desk = EditorCommandHost(session, replace(self._options, resume="", fork=False))
@@ -264,13 +264,13 @@ class AcpSession:
     async def send_greeting(self) -> None:
         """Send the available commands and the notices."""
         self._send_changed_commands()
-        notices = (*self._session.crew.notices, *self._desk.notices)
+        notices = (*self._session.runtime.notices, *self._desk.notices)
         for line in dict.fromkeys(notices):
             self._send_update(notice_update(line))
 
     def replay(self) -> None:
         """Send the whole history."""
-        for entry in self._session.crew.agent.session.history():
+        for entry in self._session.runtime.agent.session.history():
             for update in self._teller.replay(entry):
                 self._send_update(update)
         for update in self._teller.state_updates():
@@ -278,7 +278,7 @@ class AcpSession:
 
     async def prompt(self, blocks: tuple[PromptBlock, ...]) -> JsonObject:
         """Run a prompt after those before it; raise `AcpError`."""
-        agent = self._session.crew.agent
+        agent = self._session.runtime.agent
         job = PromptJob(parse_prompt_blocks(blocks, agent.world.blobs, cwd=agent.world.root))
         if not self._left:
             self._jobs.append(job)
@@ -326,9 +326,9 @@ class AcpSession:
 
     async def _has_next_job(self) -> bool:
         """Wait for a prompt, mail or news of a background agent; return False when closed."""
-        agent, office = self._session.crew.agent, self._session.crew.office
+        agent, mail = self._session.runtime.agent, self._session.runtime.mail
         while not self._left:
-            if self._jobs or agent.turn.inbox or (office is not None and office.called):
+            if self._jobs or agent.turn.inbox or (mail is not None and mail.called):
                 return True
             self._stirred = anyio.Event()
             async with anyio.create_task_group() as group:
@@ -343,19 +343,19 @@ class AcpSession:
         return False
 
     async def _wake_on_mail(self) -> None:
-        if self._session.crew.office is not None:
-            await self._session.crew.office.wait_for_mail()
+        if self._session.runtime.mail is not None:
+            await self._session.runtime.mail.wait_for_mail()
             self._stirred.set()
 
     async def _wake_on_subagent(self) -> None:
         if await self._session.news():
             self._stirred.set()
 
-    async def _answer_prompt(self, said: PromptParts) -> JsonObject | AcpError:
+    async def _answer_prompt(self, parts: PromptParts) -> JsonObject | AcpError:
         try:
-            found = await self._desk.run_or_pass(said.content)
+            found = await self._desk.run_or_pass(parts.content)
             if not isinstance(found, str):
-                return await self._run_turn(found, said.notes)
+                return await self._run_turn(found, parts.notes)
         except UserError as fault:
             return AcpError(INTERNAL_ERROR, str(fault))
         self._send_update(answer_update(found))
@@ -365,7 +365,7 @@ class AcpSession:
         self, content: tuple[TextOrMedia, ...], notes: tuple[User, ...]
     ) -> JsonObject | AcpError:
         """Run one turn; notes on attachments go first."""
-        inbox = self._session.crew.agent.turn.inbox
+        inbox = self._session.runtime.agent.turn.inbox
         inbox.extend(notes)
         course = TurnOutcome()
         try:
@@ -380,7 +380,7 @@ class AcpSession:
         return found if isinstance(found, AcpError) else self._prompt_reply(found)
 
     def _prompt_reply(self, stop: str) -> JsonObject:
-        used = self._session.crew.agent.session.usage
+        used = self._session.runtime.agent.session.usage
         usage: JsonObject = {
             "totalTokens": used.context,
             "inputTokens": used.input,
@@ -401,7 +401,7 @@ class AcpSession:
             self._send_update(listed)
 
     async def _send_events(self) -> None:
-        agent = self._session.crew.agent
+        agent = self._session.runtime.agent
         with agent.session.watch() as events:
             self._told = agent.session.last.seq if agent.session.last else 0
             async for event in events:
@@ -424,14 +424,14 @@ class AcpSession:
 
     async def _wait_until_sent(self) -> None:
         """Wait until all events so far are sent."""
-        last = self._session.crew.agent.session.last
+        last = self._session.runtime.agent.session.last
         while last is not None and self._told < last.seq:
             await self._moved.wait()
 
     async def _follow_subagent(self, child: Agent) -> None:
         """Show the last steps of a subagent under the call that started it."""
         assert child.team.birth is not None
-        born = self._session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
+        born = self._session.runtime.agent.session.children[child.team.birth.id.partition(".")[0]]
         with child.session.watch() as events:
             async for event in events:
                 if is_turn_end(event):

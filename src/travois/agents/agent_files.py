@@ -71,61 +71,62 @@ class AgentFileError(ValueError):
 
 
 def parse_agent_file(
-    told: FrontMatter, origin: str, notices: list[str], *, trusted: bool
+    front_matter: FrontMatter, origin: str, notices: list[str], *, trusted: bool
 ) -> AgentType | None:
     """Parse an agent file; None, with a notice for the user, if it is invalid."""
-    if told.flaws:
-        notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
+    if front_matter.flaws:
+        notices += (f"{origin}:{line}: {why}" for line, why in front_matter.flaws)
         return None
     try:
-        kind = _build_agent_type(told, origin)
+        kind = _build_agent_type(front_matter, origin)
     except AgentFileError as flaw:
-        notices.append(f"{locate_key(origin, told, flaw.key)}: {flaw}")
+        notices.append(f"{locate_key(origin, front_matter, flaw.key)}: {flaw}")
         return None
     notices += (
-        f"{locate_key(origin, told, key)}: {why}" for key, why in _find_ignored_values(told)
+        f"{locate_key(origin, front_matter, key)}: {why}"
+        for key, why in _find_ignored_values(front_matter)
     )
     if trusted:
         return kind
     for key, value in (("model", kind.model), ("memory", kind.memory)):
         if value:
             why = f"{key} is ignored: it needs a folder trusted with `travois trust`"
-            notices.append(f"{locate_key(origin, told, key)}: {why}")
+            notices.append(f"{locate_key(origin, front_matter, key)}: {why}")
     return replace(kind, model="", memory="")
 
 
-def _build_agent_type(told: FrontMatter, origin: str) -> AgentType:
+def _build_agent_type(front_matter: FrontMatter, origin: str) -> AgentType:
     """Build an agent type from the front matter and text of an agent file."""
-    model = _read_text(told, "model")
+    model = _read_text(front_matter, "model")
     return AgentType(
-        name=_parse_agent_name(told),
-        description=_require_text(told, "description"),
-        prompt=_parse_agent_prompt(told),
-        tools=_parse_allowed_tools(told),
+        name=_parse_agent_name(front_matter),
+        description=_require_text(front_matter, "description"),
+        prompt=_parse_agent_prompt(front_matter),
+        tools=_parse_allowed_tools(front_matter),
         denied=tuple(
-            _parse_tool_word(word)[0] for word in _read_word_list(told, "disallowedTools")
+            _parse_tool_word(word)[0] for word in _read_word_list(front_matter, "disallowedTools")
         ),
         model="" if model.lower() == "inherit" else model,
         effort=effort
-        if (effort := _read_text(told, "effort").lower()) in AGENT_EFFORT_LEVELS
+        if (effort := _read_text(front_matter, "effort").lower()) in AGENT_EFFORT_LEVELS
         else "",
-        skills=tuple(_read_word_list(told, "skills")),
-        spawns=tuple(_parse_spawnable_types(told)),
-        greeting=_read_text(told, "initialPrompt"),
-        apart=_parse_boolean(told, HIDDEN_AGENT_KEY),
-        mode=_parse_permission_mode(told),
-        max_turns=_parse_count(told, "maxTurns"),
-        background=_parse_boolean(told, "background"),
-        worktree=_parse_choice(told, "isolation", ("worktree",)) == "worktree",
-        memory=_parse_choice(told, "memory", AGENT_SCOPES),
-        instructions=not _parse_boolean(told, "omitClaudeMd"),
+        skills=tuple(_read_word_list(front_matter, "skills")),
+        spawns=tuple(_parse_spawnable_types(front_matter)),
+        greeting=_read_text(front_matter, "initialPrompt"),
+        apart=_parse_boolean(front_matter, HIDDEN_AGENT_KEY),
+        mode=_parse_permission_mode(front_matter),
+        max_turns=_parse_count(front_matter, "maxTurns"),
+        background=_parse_boolean(front_matter, "background"),
+        worktree=_parse_choice(front_matter, "isolation", ("worktree",)) == "worktree",
+        memory=_parse_choice(front_matter, "memory", AGENT_SCOPES),
+        instructions=not _parse_boolean(front_matter, "omitClaudeMd"),
         origin="built-in" if origin.startswith(str(BUILT_IN_AGENTS_FOLDER)) else origin,
     )
 
 
-def _parse_agent_name(told: FrontMatter) -> str:
+def _parse_agent_name(front_matter: FrontMatter) -> str:
     """Return the name of an agent file; raise `AgentFileError` if it is invalid or reserved."""
-    name = _require_text(told, "name")
+    name = _require_text(front_matter, "name")
     if not AGENT_NAME_PATTERN.fullmatch(name):
         raise AgentFileError(
             "name", f"{name!r} is not a valid name; use letters, digits, spaces, -_."
@@ -135,16 +136,16 @@ def _parse_agent_name(told: FrontMatter) -> str:
     return name
 
 
-def _require_text(told: FrontMatter, key: str) -> str:
+def _require_text(front_matter: FrontMatter, key: str) -> str:
     """Return a required text of an agent file; raise `AgentFileError` if it is missing."""
-    if text := _read_text(told, key):
+    if text := _read_text(front_matter, key):
         return text
     raise AgentFileError(key, f"{key} is missing; add a line `{key}: …`")
 
 
-def _parse_agent_prompt(told: FrontMatter) -> str:
+def _parse_agent_prompt(front_matter: FrontMatter) -> str:
     """Return the instructions of an agent file; refuse empty and very long ones."""
-    text = told.body.strip()
+    text = front_matter.body.strip()
     if not text:
         raise AgentFileError("", "the agent has no instructions; write them below the front matter")
     if len(text) > MAX_AGENT_PROMPT_CHARS:
@@ -156,39 +157,39 @@ def _parse_agent_prompt(told: FrontMatter) -> str:
     return text
 
 
-def _parse_permission_mode(told: FrontMatter) -> str:
-    mode = _read_text(told, "permissionMode")
-    return MODE_ALIASES.get(mode) or _parse_choice(told, "permissionMode", PERMISSION_MODES)
+def _parse_permission_mode(front_matter: FrontMatter) -> str:
+    mode = _read_text(front_matter, "permissionMode")
+    return MODE_ALIASES.get(mode) or _parse_choice(front_matter, "permissionMode", PERMISSION_MODES)
 
 
-def _parse_choice(told: FrontMatter, key: str, among: Sequence[str]) -> str:
+def _parse_choice(front_matter: FrontMatter, key: str, among: Sequence[str]) -> str:
     """Return a value of an agent file that must be one of a few words."""
-    word = _read_text(told, key)
+    word = _read_text(front_matter, key)
     if word and word not in among:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
     return word
 
 
-def _parse_boolean(told: FrontMatter, key: str) -> bool:
+def _parse_boolean(front_matter: FrontMatter, key: str) -> bool:
     """Parse a true or false value of an agent file."""
-    word = _read_text(told, key).lower()
+    word = _read_text(front_matter, key).lower()
     if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use true or false")
     return word in TRUE_WORDS
 
 
-def _parse_count(told: FrontMatter, key: str) -> int:
+def _parse_count(front_matter: FrontMatter, key: str) -> int:
     """Parse a positive number of an agent file; 0 if it is not given."""
-    word = _read_text(told, key)
+    word = _read_text(front_matter, key)
     if word and not (word.isdecimal() and int(word)):
         raise AgentFileError(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
     return int(word or 0)
 
 
-def _parse_allowed_tools(told: FrontMatter) -> tuple[str, ...] | None:
+def _parse_allowed_tools(front_matter: FrontMatter) -> tuple[str, ...] | None:
     """Return the tools that an agent file allows as a whole; None if all are."""
-    words = _read_word_list(told, "tools")
-    if "tools" not in told.values or "*" in words:
+    words = _read_word_list(front_matter, "tools")
+    if "tools" not in front_matter.values or "*" in words:
         return None
     return tuple(name for name, whole in map(_parse_tool_word, words) if whole)
 
@@ -208,23 +209,23 @@ def _parse_tool_word(word: str) -> tuple[str, bool]:
     return name, name == "Agent" or use in ("", "*)")
 
 
-def _read_word_list(told: FrontMatter, key: str) -> list[str]:
-    value = told.values.get(key, ())
+def _read_word_list(front_matter: FrontMatter, key: str) -> list[str]:
+    value = front_matter.values.get(key, ())
     return split_rules(value) if isinstance(value, str) else [word.strip() for word in value]
 
 
-def _read_text(told: FrontMatter, key: str) -> str:
-    value = told.values.get(key, "")
+def _read_text(front_matter: FrontMatter, key: str) -> str:
+    value = front_matter.values.get(key, "")
     return value.strip() if isinstance(value, str) else ", ".join(value)
 
 
-def _find_ignored_values(told: FrontMatter) -> Iterator[tuple[str, str]]:
+def _find_ignored_values(front_matter: FrontMatter) -> Iterator[tuple[str, str]]:
     """List the keys of an agent file that have no effect, with the reason."""
-    if (effort := _read_text(told, "effort")) and effort.lower() not in AGENT_EFFORT_LEVELS:
+    if (effort := _read_text(front_matter, "effort")) and effort.lower() not in AGENT_EFFORT_LEVELS:
         yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(AGENT_EFFORT_LEVELS)}"
-    if any(":" in word for word in _read_word_list(told, "mcpServers")):
+    if any(":" in word for word in _read_word_list(front_matter, "mcpServers")):
         yield "mcpServers", "MCP servers defined here are ignored; define them in .mcp.json"
-    for key in told.values:
+    for key in front_matter.values:
         if key in IGNORED_KEYS:
             yield key, f"{key} is not supported here and is ignored"
         elif key not in (*SUPPORTED_KEYS, "color", HIDDEN_AGENT_KEY):
@@ -234,7 +235,7 @@ def _find_ignored_values(told: FrontMatter) -> Iterator[tuple[str, str]]:
                 f"{key} is not a key of agent files" + (f"; did you mean {near}?" if near else ""),
             )
     for key in ("tools", "disallowedTools"):
-        words = _read_word_list(told, key)
+        words = _read_word_list(front_matter, key)
         if strange := [word for word in words if not _is_known_tool(_parse_tool_word(word)[0])]:
             yield key, f"unknown tool {', '.join(strange)}; ignored"
         if parts := [word for word in words if not _parse_tool_word(word)[1]]:
@@ -249,9 +250,9 @@ def _is_known_tool(name: str) -> bool:
     return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
 
 
-def locate_key(origin: str, told: FrontMatter, key: str) -> str:
+def locate_key(origin: str, front_matter: FrontMatter, key: str) -> str:
     """Return the place of a key in an agent file for messages; the command line has no lines."""
-    return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
+    return f"{origin}:{front_matter.lines.get(key, 1)}" if front_matter.lines else origin
 
 
 AGENTS_FLAG = "--agents"
@@ -296,27 +297,27 @@ def load_agent_types(
     """
     found, notices = dict[str, AgentType](), list[str]()
     own = [*_user_agent_folders(home, environ)]
-    shelves = (
+    folders = (
         [*_project_agent_folders(root, cwd, trusted=trusted, agreed=agreed)]
         if "project" in levels
         else []
     )
-    known = {os.path.realpath(shelf.folder) for shelf in own}
-    shelves = [shelf for shelf in shelves if os.path.realpath(shelf.folder) not in known]
+    known = {os.path.realpath(each.folder) for each in own}
+    folders = [each for each in folders if os.path.realpath(each.folder) not in known]
     managed = (
         AgentFolder(str(etc / "travois/agents")),
         AgentFolder(str(etc / "claude-code/.claude/agents")),
     )
-    for shelf in managed:
-        _add_missing_types(found, _read_agent_folder(shelf, notices))
+    for each in managed:
+        _add_missing_types(found, _read_agent_folder(each, notices))
     _add_missing_types(found, _parse_agents_flag(given, notices))
     plugged = [
         AgentFolder(folder, one.folder, not is_inside(one.folder, root), f"{one.name}:")
         for one in plugins
         for folder in one.agents
     ]
-    for shelf in (*shelves, *(own if "user" in levels else ())):
-        _add_missing_types(found, _read_agent_folder(shelf, notices))
+    for each in (*folders, *(own if "user" in levels else ())):
+        _add_missing_types(found, _read_agent_folder(each, notices))
     theirs = {
         "project": (root, os.path.join(root, CODEX.folder)),
         "user": (OPENCODE.find_home(environ), CODEX.find_home(environ)),
@@ -328,8 +329,8 @@ def load_agent_types(
             *(agent_files.read_codex_roles(str(codex_place)) if codex_place else ()),
         )
         _add_missing_types(found, _parse_settings_agents(tables, notices, trusted=own_word))
-    for shelf in (*plugged, AgentFolder(str(BUILT_IN_AGENTS_FOLDER))):
-        _add_missing_types(found, _read_agent_folder(shelf, notices))
+    for each in (*plugged, AgentFolder(str(BUILT_IN_AGENTS_FOLDER))):
+        _add_missing_types(found, _read_agent_folder(each, notices))
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
 
 
@@ -354,10 +355,10 @@ def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterat
 
 def list_agent_hook_requests(root: str, cwd: str) -> Iterator[str]:
     """List the hooks in a project's agent files that need trust, a line each."""
-    for shelf in _project_agent_folders(root, cwd, trusted=False):
-        for kind in _read_agent_folder(shelf, []) if os.path.isdir(shelf.folder) else ():
+    for folder in _project_agent_folders(root, cwd, trusted=False):
+        for kind in _read_agent_folder(folder, []) if os.path.isdir(folder.folder) else ():
             if kind.hooks:
-                yield describe_hook_request(kind.origin, kind.hooks, shelf.places)
+                yield describe_hook_request(kind.origin, kind.hooks, folder.places)
 
 
 def _project_agent_folders(
@@ -378,29 +379,29 @@ def _add_missing_types(found: dict[str, AgentType], more: Iterator[AgentType]) -
         found.setdefault(kind.name.casefold(), kind)
 
 
-def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[AgentType]:
+def _read_agent_folder(folder: AgentFolder, notices: list[str]) -> Iterator[AgentType]:
     """Read the agent types of a folder; flawed files are reported as notices."""
-    paths, names = sorted(find_markdown_files(shelf.folder, set())), dict[str, str]()
-    paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
+    paths, names = sorted(find_markdown_files(folder.folder, set())), dict[str, str]()
+    paths = [folder.folder] if os.path.isfile(folder.folder) else paths
     if len(paths) > MAX_AGENT_FILES:
         notices.append(
-            f"{shelf.folder} has {len(paths)} agent files; only {MAX_AGENT_FILES} are read"
+            f"{folder.folder} has {len(paths)} agent files; only {MAX_AGENT_FILES} are read"
         )
     for path in paths[:MAX_AGENT_FILES]:
         try:
-            text = _read_agent_text(path, shelf.held)
+            text = _read_agent_text(path, folder.held)
         except OSError as error:
             notices.append(f"{path}:1: cannot be read: {error.strerror or error}")
             continue
         told = front_matter.parse_front_matter(text)
-        if shelf.opencode and told.lines:
-            name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
+        if folder.opencode and told.lines:
+            name = os.path.relpath(path, folder.folder).removesuffix(".md").replace("/", "-")
             told = agent_files.adapt_opencode_agent(told, name)
         if told is None:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":
             continue
-        kind = parse_agent_file(told, path, notices, trusted=shelf.trusted)
+        kind = parse_agent_file(told, path, notices, trusted=folder.trusted)
         if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
             also = names[kind.name.casefold()]
             notices.append(
@@ -408,20 +409,20 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
             )
         elif kind is not None:
             hooks = (
-                _filter_hooks(parse_nested_value(text, "hooks"), path, shelf)
+                _filter_hooks(parse_nested_value(text, "hooks"), path, folder)
                 if "hooks" in told.lines
                 else {}
             )
-            yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
+            yield replace(kind, name=f"{folder.prefix}{kind.name}", hooks=hooks)
 
 
-def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, object]:
+def _filter_hooks(tree: object, path: str, folder: AgentFolder) -> dict[str, object]:
     """Return the hooks of an agent file that the user has approved."""
     if not _is_object(tree) or not tree:
         return {}
     agreed = (
-        shelf.agreed is None
-        or digest_request(describe_hook_request(path, tree, shelf.places)) in shelf.agreed
+        folder.agreed is None
+        or digest_request(describe_hook_request(path, tree, folder.places)) in folder.agreed
     )
     return tree if agreed else {}
 

@@ -357,14 +357,14 @@ class AgentOutbox:
     async def _resume_agent(self, to: str, text: str) -> str | None:
         """Resume an agent that has ended, with a message; None if there is no such agent."""
         below, above = self._agent.team.children, self._agent.team.siblings
-        for crew, sender, call in ((below, PARENT_ADDRESS, self._call), (above, self._me, "")):
-            id = crew.find(to) if crew is not None else ""
-            if crew is None or not id or id == self._me:
+        for runtime, sender, call in ((below, PARENT_ADDRESS, self._call), (above, self._me, "")):
+            id = runtime.find(to) if runtime is not None else ""
+            if runtime is None or not id or id == self._me:
                 continue
             order = AgentOrder(
                 prompt=text, what="", resume=id, background=True, sender=sender, call=call
             )
-            over = await crew.resume(order)
+            over = await runtime.resume(order)
             if over.state == "running":
                 return f"{to} had ended and {RESUME_NOTE}"
             return f"[agent {id}: {over.state}]\n{over.text}"
@@ -393,12 +393,15 @@ class AgentOutbox:
     def _list_local_agents(self) -> list[str]:
         """List the agents in this process: children, siblings and the parent."""
         crews = [
-            crew
-            for crew in (self._agent.team.children, self._agent.team.siblings)
-            if crew is not None
+            runtime
+            for runtime in (self._agent.team.children, self._agent.team.siblings)
+            if runtime is not None
         ]
         running = {
-            id for crew in crews for id, one in crew.reports().items() if one.state == "running"
+            id
+            for runtime in crews
+            for id, one in runtime.reports().items()
+            if one.state == "running"
         }
         above = [PARENT_ADDRESS] if self._agent.team.siblings is not None else []
         return [*above, *sorted(running - {self._me})]

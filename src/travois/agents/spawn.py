@@ -188,7 +188,7 @@ class RunningChild(msgspec.Struct):
 
     id: str
     order: AgentOrder
-    purse: Budget
+    budget: Budget
     scope: anyio.CancelScope
     over: anyio.Event
     agent: Agent | None = None
@@ -254,8 +254,8 @@ class ChildAgents:
 
     async def _launch(self, id: str, order: AgentOrder) -> AgentReport:
         parent = self._parent
-        purse = parent.budget.create_child(Limits(), whose=f"agent {id}")
-        child = RunningChild(id, order, purse, anyio.CancelScope(), anyio.Event())
+        budget = parent.budget.create_child(Limits(), whose=f"agent {id}")
+        child = RunningChild(id, order, budget, anyio.CancelScope(), anyio.Event())
         self._running[id], self._reports[id] = child, AgentReport(id, "running", "")
         parent.session.append(Spawned(id, order.kind, order.what, order.call))
         if order.name:
@@ -341,7 +341,7 @@ class ChildAgents:
             self._hire(parent, order, child.id) as agent,
         ):
             child.agent = agent
-            budget = replace(child.purse, limits=agent.budget.limits)
+            budget = replace(child.budget, limits=agent.budget.limits)
             person = PersonViaParent(parent, order, self._asking)
             agent.join_siblings(self, person=person, budget=budget)
             if lead:

@@ -222,16 +222,16 @@ def _rows_below(
 
 
 def _build_agent_row(
-    id: str, told: AgentLog, parent: AgentLog, *, above: str, depth: int, alive: bool
+    id: str, log: AgentLog, parent: AgentLog, *, above: str, depth: int, alive: bool
 ) -> AgentRow:
     """Build a subagent's row for `travois agents` from its own log and its parent's."""
     born = parent.spawned.get(id, Spawned(id, "?", ""))
-    facts = [entry.fact for entry in told.entries]
+    facts = [entry.fact for entry in log.entries]
     used = [
         c.name for fact in facts if isinstance(fact, Assistant) for c in extract_calls(fact.content)
     ]
     names = [f.value for f in facts if isinstance(f, Changed) and f.what == "name"]
-    usage = told.spent.usage
+    usage = log.spent.usage
     return AgentRow(
         id=id,
         parent=above,
@@ -241,19 +241,21 @@ def _build_agent_row(
         name=names[-1] if names else "",
         state=parent.finished.get(id) or ("running" if alive else "lost"),
         tool=used[-1] if used else "",
-        doing=describe_activity(told.entries),
+        doing=describe_activity(log.entries),
         tokens=usage.prompt + usage.output,
-        dollars=told.spent.dollars,
-        started=told.entries[0].at if told.entries else 0.0,
-        updated=told.entries[-1].at if told.entries else 0.0,
+        dollars=log.spent.dollars,
+        started=log.entries[0].at if log.entries else 0.0,
+        updated=log.entries[-1].at if log.entries else 0.0,
     )
 
 
-def _read_agent_log(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> AgentLog:
+def _read_agent_log(
+    folder: Path, spending: SessionSpending, skipped: list[DamagedPlace]
+) -> AgentLog:
     """Read a subagent's log. A fork pays its parent's prices until it has a head of its own."""
     told = AgentLog(
         [*read_entries(folder / LOG_FILE_NAME, skipped)],
-        SessionSpending(prices=spent.prices),
+        SessionSpending(prices=spending.prices),
         {},
         {},
     )

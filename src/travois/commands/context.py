@@ -137,7 +137,7 @@ def _is_compaction_number(word: str) -> bool:
     return word.isdecimal() and len(word) < 4
 
 
-def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> int:
+def _show_window(session: Session, layers: ContextLayers, args: Namespace) -> int:
     """Print the use of a session's context window, for `travois context`."""
     model = _model_of_session(session)
     window = break_down_window(
@@ -146,7 +146,7 @@ def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> in
     if args.json:
         told = {
             "used": window.total_tokens,
-            "threshold": threshold_for_model(model, chosen),
+            "threshold": threshold_for_model(model, layers),
             "window": model.window,
             "measured": window.measured,
             "scale": round(window.scale, 4),
@@ -158,19 +158,19 @@ def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> in
         return 0
     if args.all:
         print_line(_block_table(window))
-    print_line(describe_window(session, chosen, window=window))
+    print_line(describe_window(session, layers, window=window))
     return 0
 
 
 def describe_window(
-    session: Session, chosen: ContextLayers, *, window: WindowBreakdown | None = None
+    session: Session, layers: ContextLayers, *, window: WindowBreakdown | None = None
 ) -> str:
     """Describe the use of the context window, and the state of the prompt cache."""
     model, now = _model_of_session(session), time.time()
     window = window or break_down_window(
         session.view, session.history(), cache=session.cache, now=now
     )
-    limit = threshold_for_model(model, chosen)
+    limit = threshold_for_model(model, layers)
     parts = " · ".join(f"{kind} {size:,}" for kind, size in window.tokens_by_kind.items())
     told = (
         f"{window.total_tokens:,} of {limit:,} tokens "
@@ -224,24 +224,26 @@ def _show_receipts(found: list[CompactionReceipt], args: Namespace) -> int:
     return 0
 
 
-def render_receipt(one: CompactionReceipt) -> str:
+def render_receipt(receipt: CompactionReceipt) -> str:
     """Format the receipt of a compaction as text."""
-    measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
-    restored = ", ".join(escape_controls(path, lines="show") for path in one.restored) or "nothing"
-    spent = f"${one.dollars:.4f} for the summary, ${one.rewritten:.4f} to resend the rest"
+    measured = f"{receipt.measured:,} measured" if receipt.measured else "not measured yet"
+    restored = (
+        ", ".join(escape_controls(path, lines="show") for path in receipt.restored) or "nothing"
+    )
+    spent = f"${receipt.dollars:.4f} for the summary, ${receipt.rewritten:.4f} to resend the rest"
     state = (
         "open until your next prompt"
-        if one.breaker
-        else f"closed, {one.useless} ineffective in a row"
+        if receipt.breaker
+        else f"closed, {receipt.useless} ineffective in a row"
     )
-    age = format_age(time.time() - one.at)
+    age = format_age(time.time() - receipt.at)
     return "\n".join(
         (
-            f"{one.number}. {one.trigger or one.by}, {age}, {one.state}",
-            f"   {one.before:,} tokens → {one.planned:,} planned, {measured}",
-            f"   {len(one.spans)} spans removed; restored: {restored}",
-            f"   {spent}; {one.seconds:.1f} s",
-            f"   threshold {one.threshold:,} ({one.set_by}); circuit breaker {state}",
+            f"{receipt.number}. {receipt.trigger or receipt.by}, {age}, {receipt.state}",
+            f"   {receipt.before:,} tokens → {receipt.planned:,} planned, {measured}",
+            f"   {len(receipt.spans)} spans removed; restored: {restored}",
+            f"   {spent}; {receipt.seconds:.1f} s",
+            f"   threshold {receipt.threshold:,} ({receipt.set_by}); circuit breaker {state}",
         )
     )
 
@@ -452,12 +454,12 @@ def compute_session_cost(entries: Iterable[Entry]) -> SessionCost:
     return SessionCost(spent.dollars, spent.usage, kinds, shown, cache)
 
 
-def render_session_cost(found: SessionCost, now: float) -> str:
+def render_session_cost(cost: SessionCost, now: float) -> str:
     """Format the cost of a session as text."""
     rows: list[tuple[str, ...]] = [
         ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
     ]
-    for turn in found.turns:
+    for turn in cost.turns:
         used = turn.usage + turn.forks
         counts = (used.input, used.read, used.write + used.write_1h, used.output)
         numbers = [f"{count:,}" for count in counts]
@@ -465,14 +467,14 @@ def render_session_cost(found: SessionCost, now: float) -> str:
         when = format_age(now - turn.at)
         told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
         rows.append(told)
-    kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in found.kinds.items())
-    lifetime = describe_cache_lifetime(found.cache, now)
-    hit = f"{_cache_hit_rate(found.usage)} of input from cache; {lifetime}"
-    total = f"${found.dollars:.6f}: {kinds}; {hit}"
+    kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in cost.kinds.items())
+    lifetime = describe_cache_lifetime(cost.cache, now)
+    hit = f"{_cache_hit_rate(cost.usage)} of input from cache; {lifetime}"
+    total = f"${cost.dollars:.6f}: {kinds}; {hit}"
     return "\n".join(
         (
             format_table(rows, right=range(2, 8)),
-            *map(_describe_cache_miss, found.cache.misses),
+            *map(_describe_cache_miss, cost.cache.misses),
             total,
         )
     )
@@ -506,16 +508,16 @@ def _add_reply_cost(kinds: dict[str, KindCost], usage: Usage, *, price: Price) -
         kinds[name].dollars += compute_cost(part, replace(price, above=None))
 
 
-def _session_cost_json(found: SessionCost, now: float) -> dict[str, object]:
+def _session_cost_json(cost: SessionCost, now: float) -> dict[str, object]:
     """Build the JSON output of `travois cost`."""
-    misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in found.cache.misses]
+    misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in cost.cache.misses]
     return {
-        "dollars": found.dollars,
-        "usage": found.usage,
-        "kinds": found.kinds,
-        "turns": found.turns,
+        "dollars": cost.dollars,
+        "usage": cost.usage,
+        "kinds": cost.kinds,
+        "turns": cost.turns,
         "misses": misses,
-        "cache_seconds": round(found.cache.seconds_left(now)),
+        "cache_seconds": round(cost.cache.seconds_left(now)),
     }
 
 
@@ -754,6 +756,6 @@ def render_latest_notes(found: list[NotesVersion]) -> str:
     return f"{text}\n\n{_describe_notes_version(found[-1])}"
 
 
-def _describe_notes_version(one: NotesVersion) -> str:
-    when = format_age(time.time() - one.at)
-    return f"{when}: {one.tokens:,} tokens, covers the log up to entry {one.covers}"
+def _describe_notes_version(version: NotesVersion) -> str:
+    when = format_age(time.time() - version.at)
+    return f"{when}: {version.tokens:,} tokens, covers the log up to entry {version.covers}"

@@ -119,11 +119,11 @@ async def _run_consolidation(
 async def _find_parent_agent(options: Options, stack: AsyncExitStack) -> Agent | str:
     """Return the agent that pays and provides tools; or why no model can be used."""
     try:
-        crew = await compose_session(options)
+        runtime = await compose_session(options)
     except UserError as fault:
         return fault.what
-    stack.push_async_callback(crew.aclose)
-    return crew.agent
+    stack.push_async_callback(runtime.aclose)
+    return runtime.agent
 
 
 def show_progress(event: Event) -> None:
@@ -179,14 +179,18 @@ def show_consolidations(nights: ProjectDreams, *, json: bool) -> int:
     return 0
 
 
-def _describe_consolidation(one: DreamStatus) -> str:
+def _describe_consolidation(status: DreamStatus) -> str:
     """Describe a memory consolidation in one line, with the command that undoes it."""
-    state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
-    touched = f"; changed {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
-    undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""
-    why = f": {one.dreamt.why}" if one.dreamt.why else ""
+    state = (
+        f"{status.state}, {status.stage} ({status.phase})"
+        if status.state == "running"
+        else status.state
+    )
+    touched = f"; changed {', '.join(status.dreamt.files)}" if status.dreamt.files else ""
+    undo = f"; undo: travois memory undo {status.dreamt.id}" if status.dreamt.id else ""
+    why = f": {status.dreamt.why}" if status.dreamt.why else ""
     return escape_controls(
-        f"{one.id}  {format_age(time.time() - one.began)}  {state}{why}{touched}{undo}",
+        f"{status.id}  {format_age(time.time() - status.began)}  {state}{why}{touched}{undo}",
         lines="show",
     )
 

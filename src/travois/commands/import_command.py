@@ -78,7 +78,7 @@ def run_import(args: Namespace) -> int:
         return _list_importable_agents(home, args)
     failed = 0
     for wish in _import_requests(args, project):
-        outlook = preview_import(home, project, wish=wish, progress=_show_import_progress)
+        outlook = preview_import(home, project, request=wish, progress=_show_import_progress)
         if args.json:
             print_line(_import_plan_json(outlook))
         else:
@@ -192,15 +192,17 @@ def _confirm_import(args: Namespace, outlook: ImportPreview) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _show_import_result(done: ImportResult) -> None:
+def _show_import_result(result: ImportResult) -> None:
     """Print how many files, memories and sessions were imported, and how to undo it."""
-    if done.kept:
-        print_line(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
-    if done.undo:
-        print_line(f"Memories imported. Undo: travois memory undo {done.undo}")
-    if done.imported:
-        go_on = style_text(f"travois --resume {done.imported[-1]}", "bold")
-        count = format_session_count(len(done.imported))
+    if result.kept:
+        print_line(
+            f"Wrote {result.files} files; {result.kept} lists them and holds the old versions."
+        )
+    if result.undo:
+        print_line(f"Memories imported. Undo: travois memory undo {result.undo}")
+    if result.imported:
+        go_on = style_text(f"travois --resume {result.imported[-1]}", "bold")
+        count = format_session_count(len(result.imported))
         print_line(f"Imported: {count}. Resume the last one with {go_on}")
 
 

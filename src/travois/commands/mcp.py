@@ -148,9 +148,12 @@ async def _test_server(server: McpServerConfig) -> int:
     """Connect to an MCP server as a session would, and print its tools."""
     place, loaded, _ = _find_servers_here()
     stack = AsyncExitStack()
-    fence, folder = compose_sandbox(loaded, place, stack, attended=True), place.home.path / "mcp"
+    sandbox_setup, folder = (
+        compose_sandbox(loaded, place, stack, attended=True),
+        place.home.path / "mcp",
+    )
     processes, rights = (
-        LocalProcesses(walls=fence.walls),
+        LocalProcesses(support=sandbox_setup.support),
         compose_permissions(loaded, place.cwd, own=str(place.home.path)),
     )
     around = McpHost(
@@ -159,8 +162,10 @@ async def _test_server(server: McpServerConfig) -> int:
         folder / "logs",
         folder / "tokens",
         dict(os.environ),
-        cage=lambda shown: (
-            build_program_profile(fence.bounds, rights, shown=shown) if fence.bounds else None
+        sandbox=lambda shown: (
+            build_program_profile(sandbox_setup.bounds, rights, shown=shown)
+            if sandbox_setup.bounds
+            else None
         ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
     )

@@ -142,13 +142,15 @@ def render_memory(memories: FolderMemoryStore, memory: Memory, *, now: float) ->
     return "\n".join(lines)
 
 
-def _evidence_lines(one: Evidence) -> list[str]:
+def _evidence_lines(evidence: Evidence) -> list[str]:
     """Format the quotation that a memory rests on, with its date and session."""
-    day = f" on {strftime('%Y-%m-%d', localtime(one.at))}" if one.at else ""
-    said = [f"  {SPEAKER_LABELS[one.who]}{day}: “{one_line(one.words)}”"]
-    if "/" in one.session:
-        return [*said, f"    {one_line(one.session)}"]
-    return [*said, f"    travois --resume {one_line(one.session)}"] if one.session else said
+    day = f" on {strftime('%Y-%m-%d', localtime(evidence.at))}" if evidence.at else ""
+    said = [f"  {SPEAKER_LABELS[evidence.who]}{day}: “{one_line(evidence.words)}”"]
+    if "/" in evidence.session:
+        return [*said, f"    {one_line(evidence.session)}"]
+    return (
+        [*said, f"    travois --resume {one_line(evidence.session)}"] if evidence.session else said
+    )
 
 
 def _describe_times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str:
@@ -257,16 +259,16 @@ def render_memory_folders(memories: FolderMemoryStore) -> str:
 DIFF_STYLES = {"+": "green", "-": "red"}
 
 
-def render_memory_change(done: AppliedChanges) -> str:
+def render_memory_change(changes: AppliedChanges) -> str:
     """Render the diff of a memory change, and how to undo it."""
-    if not done.id:
-        return "\n".join(("Nothing changed.", *map(one_line, done.refused)))
+    if not changes.id:
+        return "\n".join(("Nothing changed.", *map(one_line, changes.refused)))
     diff = [
         style_text(escape_controls(row), DIFF_STYLES.get(row[:1], "dim"))
-        for row in done.diff.split("\n")
+        for row in changes.diff.split("\n")
     ]
-    refused = [f"not applied: {one_line(why)}" for why in done.refused]
-    return "\n".join((*diff, *refused, f"Undo: travois memory undo {done.id}"))
+    refused = [f"not applied: {one_line(why)}" for why in changes.refused]
+    return "\n".join((*diff, *refused, f"Undo: travois memory undo {changes.id}"))
 
 
 def add_memory(
@@ -534,34 +536,34 @@ def register_memory(commands: CommandParsers) -> None:
     _add_inbox_commands(below)
 
 
-def _add_reading_commands(below: CommandParsers) -> None:
+def _add_reading_commands(parsers: CommandParsers) -> None:
     """Add the subcommands of `travois memory` that only show memories."""
     _add_memory_filters(
-        _add_memory_command(below, "list", run_memory_list, what="list memories (the default)")
+        _add_memory_command(parsers, "list", run_memory_list, what="list memories (the default)")
     )
-    search = _add_memory_command(below, "search", run_memory_search, what="search memories")
+    search = _add_memory_command(parsers, "search", run_memory_search, what="search memories")
     search.add_argument("text", nargs="+", metavar="TEXT")
     search.add_argument("--limit", type=int, default=10, metavar="N", help="default: 10")
     _add_memory_json_flag(search)
     show = _add_memory_command(
-        below, "show", run_memory_show, what="show a memory and its evidence"
+        parsers, "show", run_memory_show, what="show a memory and its evidence"
     )
     _add_memory_name(show)
     _add_memory_json_flag(show)
-    history = _add_memory_command(below, "history", run_memory_history, what="list changes")
+    history = _add_memory_command(parsers, "history", run_memory_history, what="list changes")
     history.add_argument("--limit", type=int, default=20, metavar="N", help="default: 20")
     _add_memory_json_flag(history)
     doctor = _add_memory_command(
-        below, "doctor", run_memory_doctor, what="find problems and explain how to fix them"
+        parsers, "doctor", run_memory_doctor, what="find problems and explain how to fix them"
     )
     doctor.add_argument("--fix", action="store_true", help="rebuild the indexes first")
     _add_memory_json_flag(doctor)
     _add_memory_json_flag(
-        _add_memory_command(below, "stats", run_memory_stats, what="count memories")
+        _add_memory_command(parsers, "stats", run_memory_stats, what="count memories")
     )
     _add_memory_json_flag(
         _add_memory_command(
-            below,
+            parsers,
             "where",
             run_memory_where,
             what="show the memory folders, and what happens to new memories",
@@ -569,41 +571,41 @@ def _add_reading_commands(below: CommandParsers) -> None:
     )
 
 
-def _add_changing_commands(below: CommandParsers) -> None:
+def _add_changing_commands(parsers: CommandParsers) -> None:
     """Add the subcommands of `travois memory` that change memories."""
-    add = _add_memory_command(below, "add", run_memory_add, what="add a memory")
+    add = _add_memory_command(parsers, "add", run_memory_add, what="add a memory")
     add.add_argument("text", nargs="+", metavar="TEXT")
     add.add_argument("--type", choices=MEMORY_TYPES, help="default: guessed from the text")
     add.add_argument("--scope", choices=MEMORY_SCOPES, help="default: project")
     add.add_argument("--name", default="", help="default: its first words")
     add.add_argument("--pin", action="store_true", help="prevent agents from changing it")
-    edit = _add_memory_command(below, "edit", run_memory_edit, what="edit a memory in $EDITOR")
+    edit = _add_memory_command(parsers, "edit", run_memory_edit, what="edit a memory in $EDITOR")
     _add_memory_name(edit)
-    forget = _add_memory_command(below, "forget", run_memory_forget, what="delete memories")
+    forget = _add_memory_command(parsers, "forget", run_memory_forget, what="delete memories")
     forget.add_argument("names", nargs="+", metavar="NAME")
     _add_scope_flag(forget)
-    undo = _add_memory_command(below, "undo", run_memory_undo, what="undo a change")
+    undo = _add_memory_command(parsers, "undo", run_memory_undo, what="undo a change")
     undo.add_argument("id", nargs="?", default="", metavar="ID", help="default: the last one")
     take = _add_memory_command(
-        below, "import", run_memory_import, what="import memories from another agent"
+        parsers, "import", run_memory_import, what="import memories from another agent"
     )
     take.add_argument("source", nargs="?", default="claude", metavar="claude|codex|PATH")
     take.add_argument("--scope", choices=MEMORY_SCOPES)
     take.add_argument("--dry-run", action="store_true", help="only list them")
     _add_memory_command(
-        below, "share", run_memory_share, what="create a team folder in the repository"
+        parsers, "share", run_memory_share, what="create a team folder in the repository"
     )
 
 
-def _add_inbox_commands(below: CommandParsers) -> None:
+def _add_inbox_commands(parsers: CommandParsers) -> None:
     """Add the subcommands of `travois memory` that list and decide proposed changes."""
-    inbox = _add_memory_command(below, "inbox", run_memory_inbox, what="list proposed changes")
+    inbox = _add_memory_command(parsers, "inbox", run_memory_inbox, what="list proposed changes")
     _add_memory_json_flag(inbox)
     for name, run, what in (
         ("accept", run_memory_accept, "apply proposed changes"),
         ("reject", run_memory_reject, "reject proposed changes for good"),
     ):
-        answer = _add_memory_command(below, name, run, what=what)
+        answer = _add_memory_command(parsers, name, run, what=what)
         answer.add_argument("ids", nargs="*", metavar="ID")
         answer.add_argument("--all", action="store_true", help="all proposals")
 

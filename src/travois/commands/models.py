@@ -386,20 +386,20 @@ def register_doctor(commands: CommandParsers) -> None:
 
 def run_doctor(args: Namespace) -> int:
     """Check the sandbox, the programs and the model; exit code 1 if not usable."""
-    walls = find_sandbox_support(None, workspace=os.getcwd())
-    found = (*walls.checks, *_check_programs(), _check_terminal(), *_check_installation(walls))
+    support = find_sandbox_support(None, workspace=os.getcwd())
+    found = (*support.checks, *_check_programs(), _check_terminal(), *_check_installation(support))
     checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
     usable = all(check.works for check in checks if check.name in ESSENTIAL_CHECKS)
     if args.json:
         print_line(
-            msgspec.json.encode(DoctorReport(usable, walls.kind, checks, walls.limits)).decode()
+            msgspec.json.encode(DoctorReport(usable, support.kind, checks, support.limits)).decode()
         )
     else:
-        _show_checks(walls, checks)
+        _show_checks(support, checks)
     return 0 if usable else 1
 
 
-def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> None:
+def _show_checks(support: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> None:
     """Print the checks of `travois doctor`, the sandbox's limits and how to fix problems."""
     rows = [
         (check.name, _format_check_result(check), escape_controls(check.why, lines="show"))
@@ -407,10 +407,10 @@ def _show_checks(walls: SandboxSupport, checks: tuple[SandboxCheck, ...]) -> Non
     ]
     print_line(format_table([("CHECK", "OK", "RESULT"), *rows]))
     print_line()
-    print_line(walls.line.partition(" (")[0] + ".")
-    if walls.limits:
+    print_line(support.line.partition(" (")[0] + ".")
+    if support.limits:
         print_line("Not protected on this machine:")
-        for limit in walls.limits:
+        for limit in support.limits:
             print_line(f"- {limit}")
     for check in checks:
         if check.fix and not check.works:
@@ -451,7 +451,7 @@ def _check_terminal() -> SandboxCheck:
     )
 
 
-def _check_installation(walls: SandboxSupport) -> Iterator[SandboxCheck]:
+def _check_installation(support: SandboxSupport) -> Iterator[SandboxCheck]:
     """Check Travois's home folder, the settings and the model for `travois doctor`."""
     try:
         home = locate_home(os.environ).prepare()
@@ -466,7 +466,7 @@ def _check_installation(walls: SandboxSupport) -> Iterator[SandboxCheck]:
         return
     yield SandboxCheck("settings", works=True, why="; ".join(loaded.notices) or "all valid")
     yield _check_command_runs(place, loaded)
-    if walls.kind != "none" and loaded.settings.sandbox.enabled:
+    if support.kind != "none" and loaded.settings.sandbox.enabled:
         yield from _check_visible_paths(loaded)
     yield from (
         SandboxCheck("read", works=True, why=path) for path in _files_in_effect(place, loaded)
@@ -492,29 +492,31 @@ def _check_visible_paths(loaded: LoadedSettings) -> Iterator[SandboxCheck]:
     yield SandboxCheck("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
-def _check_command_runs(place: Workspace, loaded: LoadedSettings) -> SandboxCheck:
+def _check_command_runs(workspace: Workspace, loaded: LoadedSettings) -> SandboxCheck:
     """Check that a session's command runs in this folder, in its sandbox."""
     try:
-        return anyio.run(_run_check_command, place, loaded)
+        return anyio.run(_run_check_command, workspace, loaded)
     except UserError as fault:
         return _failed_check("commands", fault)
     except OSError as error:
         return SandboxCheck("commands", works=False, why=str(error))
 
 
-async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> SandboxCheck:
+async def _run_check_command(workspace: Workspace, loaded: LoadedSettings) -> SandboxCheck:
     """Run a trivial command in the sandbox of this folder, as a check."""
     async with AsyncExitStack() as stack:
-        fence = compose_sandbox(loaded, place, stack, attended=True)
-        processes = LocalProcesses(walls=fence.walls)
+        setup = compose_sandbox(loaded, workspace, stack, attended=True)
+        processes = LocalProcesses(support=setup.support)
         stack.push_async_callback(processes.aclose)
-        cage = (
-            SandboxProfile("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
+        profile = (
+            SandboxProfile("look", (workspace.cwd,), temp=setup.bounds.temp)
+            if setup.bounds
+            else None
         )
-        command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
+        command = Command(("/bin/bash", "-c", "cd ."), workspace.cwd, sandbox=profile)
         done = await processes.run(command, timeout=CHECK_COMMAND_SECONDS)
     if done.status == 0:
-        return SandboxCheck("commands", works=True, why=f"commands run in {place.cwd}")
+        return SandboxCheck("commands", works=True, why=f"commands run in {workspace.cwd}")
     said = done.output.head_and_tail().decode(errors="replace").strip()
     return SandboxCheck("commands", works=False, why=said or f"exit code {done.status}")
 
@@ -547,9 +549,9 @@ def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
     return place, loaded
 
 
-def _files_in_effect(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
+def _files_in_effect(workspace: Workspace, loaded: LoadedSettings) -> dict[str, None]:
     """Return every configuration file in effect here: settings, and others of a session."""
-    origins = (told.origin for told in list_effective_parts(place, loaded).values())
+    origins = (told.origin for told in list_effective_parts(workspace, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
@@ -631,11 +633,11 @@ def run_config_explain(args: Namespace) -> int:
     return 0
 
 
-def _explain_setting_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> int:
+def _explain_setting_part(args: Namespace, workspace: Workspace, loaded: LoadedSettings) -> int:
     """Print skills, rules and other parts that are not settings, with their origins."""
     told = {
         key: explain.EffectivePart(mask_text(one.value), one.origin)
-        for key, one in explain.list_effective_parts(place, loaded).items()
+        for key, one in explain.list_effective_parts(workspace, loaded).items()
     }
     fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
     if not fitting and "." in args.key:

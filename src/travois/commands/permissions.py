@@ -152,7 +152,7 @@ def _parse_mode(name: str) -> str:
         raise UserError(str(error).capitalize()) from None
 
 
-def _explain_command_line(guard: Permissions, args: str, *, here: CallLocation) -> None:
+def _explain_command_line(permissions: Permissions, args: str, *, here: CallLocation) -> None:
     """Show the programs that a command line runs, and what approval each step needs."""
     for plan in context_of_call("Bash", args, here=here).plans:
         if plan.unclear:
@@ -317,7 +317,9 @@ def _describe_recorded_call(past: RecordedCall) -> str:
     return f"{args}  ({escape_controls(past.because, lines='show')})"
 
 
-def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iterator[RecordedCall]:
+def _recorded_calls(
+    folder: Path, permissions: Permissions, home: TravoisHome
+) -> Iterator[RecordedCall]:
     """Yield the tool calls of one session, decided in the folder where they were made."""
     skipped: list[DamagedPlace] = []
     entries = list(read_history(folder, skipped))
@@ -327,7 +329,7 @@ def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iter
         root, cwd = _update_folders(entry, root=root, cwd=cwd)
         if not isinstance(entry.fact, Assistant) or not root:
             continue
-        there = replace(guard, folders=(root,), own=str(home.path))
+        there = replace(permissions, folders=(root,), own=str(home.path))
         for call in map(canonical_call, extract_calls(entry.fact.content)):
             verdict = decide_without_running(
                 there, call.name, call.args or "{}", here=CallLocation(root, cwd)

@@ -102,12 +102,12 @@ def _rewind_session(args: Namespace, home: TravoisHome, summary: SessionSummary)
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
         entries = list(log.read())
-        keeper = _open_snapshots(home, summary, entries)
-        way = _narrow_rewind(args, _plan_rewind(args, entries, keeper))
-        _show_rewind_plan(way, keeper, diffs=args.dry_run)
+        snapshots = _open_snapshots(home, summary, entries)
+        way = _narrow_rewind(args, _plan_rewind(args, entries, snapshots))
+        _show_rewind_plan(way, snapshots, diffs=args.dry_run)
         if args.dry_run or not _confirm_rewind(args):
             return 0 if args.dry_run else 1
-        outcome = rewind.apply_rewind(session, keeper, way)
+        outcome = rewind.apply_rewind(session, snapshots, way)
     for trouble in outcome.failed:
         print_warning(f"not restored: {escape_controls(trouble, lines='show')}")
     kept = f", {len(way.theirs)} kept" if way.theirs else ""
@@ -124,26 +124,26 @@ def _open_snapshots(
     return Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
 
 
-def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> RewindPlan:
+def _plan_rewind(args: Namespace, entries: list[Entry], snapshots: Snapshots) -> RewindPlan:
     """Plan a rewind to the turn or snapshot of the flags, or the undo of the last one."""
     if args.undo:
-        return rewind.plan_rewind_undo(entries, keeper)
+        return rewind.plan_rewind_undo(entries, snapshots)
     if args.to and not args.to.isdecimal():
-        return rewind.plan_rewind_to_snapshot(entries, keeper, name=args.to)
+        return rewind.plan_rewind_to_snapshot(entries, snapshots, name=args.to)
     number = int(args.to) if args.to else len(list_turns(entries)) - 1
     part = "conversation" if args.conversation_only else "all"
-    return rewind.plan_rewind_to_turn(entries, keeper, number=number, part=part)
+    return rewind.plan_rewind_to_turn(entries, snapshots, number=number, part=part)
 
 
-def _narrow_rewind(args: Namespace, way: RewindPlan) -> RewindPlan:
+def _narrow_rewind(args: Namespace, plan: RewindPlan) -> RewindPlan:
     """Limit a rewind to files or conversation, as the flags say."""
     if args.files_only:
-        way = replace(way, to=0)
+        plan = replace(plan, to=0)
     if args.conversation_only:
-        way = replace(way, here=NO_SNAPSHOT, changes=(), theirs=())
+        plan = replace(plan, here=NO_SNAPSHOT, changes=(), theirs=())
     if args.overwrite:
-        way = replace(way, changes=(*way.changes, *way.theirs), theirs=())
-    return way
+        plan = replace(plan, changes=(*plan.changes, *plan.theirs), theirs=())
+    return plan
 
 
 def _confirm_rewind(args: Namespace) -> bool:
@@ -173,24 +173,24 @@ def _list_rewind_targets(entries: list[Entry]) -> None:
     print_line(format_table(rows, right=(0,)))
 
 
-def _show_rewind_plan(way: RewindPlan, keeper: Snapshots, *, diffs: bool) -> None:
+def _show_rewind_plan(plan: RewindPlan, snapshots: Snapshots, *, diffs: bool) -> None:
     """Show the plan: the first few paths, or all of them with changed line counts."""
-    if way.to:
+    if plan.to:
         print_line("The conversation is rewound to before that prompt.")
-    shown = way.changes if diffs else way.changes[:MAX_SHOWN_PATHS]
+    shown = plan.changes if diffs else plan.changes[:MAX_SHOWN_PATHS]
     for change in shown:
-        size = _count_changed_lines(change, keeper) if diffs else ""
+        size = _count_changed_lines(change, snapshots) if diffs else ""
         path = escape_controls(os.fsdecode(change.path), lines="show")
         print_line(f"  {_change_verb(change)}  {path}{size}")
-    if len(shown) < len(way.changes):
-        print_line(f"  … and {len(way.changes) - len(shown)} more")
-    if not way.changes:
+    if len(shown) < len(plan.changes):
+        print_line(f"  … and {len(plan.changes) - len(shown)} more")
+    if not plan.changes:
         print_line("No files change.")
-    if way.theirs:
+    if plan.theirs:
         print_warning(
-            f"{len(way.theirs)} paths changed outside the session are kept (see --overwrite):"
+            f"{len(plan.theirs)} paths changed outside the session are kept (see --overwrite):"
         )
-        for change in way.theirs[:MAX_SHOWN_PATHS]:
+        for change in plan.theirs[:MAX_SHOWN_PATHS]:
             print_warning(f"  {escape_controls(os.fsdecode(change.path), lines='show')}")
 
 
@@ -201,12 +201,14 @@ def _change_verb(change: PathChange) -> str:
     return "restore" if change.old is None else "revert "
 
 
-def render_rewind_diff(way: RewindPlan, keeper: Snapshots, root: str) -> str:
+def render_rewind_diff(plan: RewindPlan, snapshots: Snapshots, root: str) -> str:
     """Render what a rewind would change in the files as a unified diff."""
-    return "\n".join(line for change in way.changes for line in _diff_change(change, keeper, root))
+    return "\n".join(
+        line for change in plan.changes for line in _diff_change(change, snapshots, root)
+    )
 
 
-def _diff_change(change: PathChange, keeper: Snapshots, root: str) -> Iterator[str]:
+def _diff_change(change: PathChange, snapshots: Snapshots, root: str) -> Iterator[str]:
     """Yield the diff of one file in a rewind, or a line that says what happens to it."""
     path = os.fsdecode(change.path).removeprefix(f"{root}/")
     name = escape_controls(path, lines="show")
@@ -214,20 +216,20 @@ def _diff_change(change: PathChange, keeper: Snapshots, root: str) -> Iterator[s
     nodes = (change.old, change.new)
     if any(node and (node.is_folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes):
         return
-    old, new = (keeper.read_content(node).decode(errors="replace") for node in nodes)
+    old, new = (snapshots.read_content(node).decode(errors="replace") for node in nodes)
     if "\0" not in old + new:
         lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)
         yield from (line for line in lines if not line.startswith(("---", "+++")))
 
 
-def _count_changed_lines(change: PathChange, keeper: Snapshots) -> str:
+def _count_changed_lines(change: PathChange, snapshots: Snapshots) -> str:
     """Format how many lines a rewind would add to and remove from a file."""
     nodes = (change.old, change.new)
     if any(
         node is not None and (node.is_folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes
     ):
         return ""
-    old, new = (keeper.read_content(node) for node in nodes)
+    old, new = (snapshots.read_content(node) for node in nodes)
     if b"\0" in old + new:
         return "  (binary)"
     before, after = old.splitlines(), new.splitlines()

@@ -556,16 +556,16 @@ def _build_session_filter(
         near = (cwd + "/").startswith(project.root + "/")
         return near or bool(cwd and ours and find_repository(cwd)[1] == ours)
 
-    def is_wanted(known: IndexedSession) -> bool:
-        if args.agent and known.agent != args.agent:
+    def is_wanted(indexed: IndexedSession) -> bool:
+        if args.agent and indexed.agent != args.agent:
             return False
         if not args.here:
             return True
-        if known.agent == OWN:
-            return known.path.startswith(tuple(f"{home.sessions / key}/" for key in project.keys))
-        if known.cwd not in same:
-            same[known.cwd] = is_in_project(known.cwd)
-        return same[known.cwd]
+        if indexed.agent == OWN:
+            return indexed.path.startswith(tuple(f"{home.sessions / key}/" for key in project.keys))
+        if indexed.cwd not in same:
+            same[indexed.cwd] = is_in_project(indexed.cwd)
+        return same[indexed.cwd]
 
     return is_wanted
 

@@ -99,7 +99,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
 
     summary: SessionSummary
     entries: list[Entry]
-    keeper: Snapshots
+    snapshots: Snapshots
 
 
 def compare_sessions(a: RecordedSession, b: RecordedSession) -> SessionComparison:
@@ -135,21 +135,21 @@ def _find_relation(a: list[Entry], b: list[Entry], shared: int) -> SessionRelati
             return "b is a fork of a"
 
 
-def _summarize_side(one: RecordedSession, shared: int) -> ComparedSession:
+def _summarize_side(recorded: RecordedSession, shared: int) -> ComparedSession:
     """Summarize one session after the shared entries, for a comparison of sessions."""
-    after = one.entries[shared:]
-    last = one.entries[shared - 1].seq if shared else 0
-    standing = [entry for entry in keep_live_entries(one.entries) if entry.seq > last]
+    after = recorded.entries[shared:]
+    last = recorded.entries[shared - 1].seq if shared else 0
+    standing = [entry for entry in keep_live_entries(recorded.entries) if entry.seq > last]
     facts = [entry.fact for entry in standing]
     replies = [fact for fact in facts if isinstance(fact, Assistant)]
     ends = [fact for fact in facts if isinstance(fact, Ended)]
-    spent = _sum_spending(one.entries, shared)
-    changed, origin = _changed_files(one, standing)
+    spent = _sum_spending(recorded.entries, shared)
+    changed, origin = _changed_files(recorded, standing)
     return ComparedSession(
-        id=one.summary.id,
-        title=one.summary.title,
-        cwd=one.summary.cwd,
-        models=_list_models_used(one.entries, shared),
+        id=recorded.summary.id,
+        title=recorded.summary.title,
+        cwd=recorded.summary.cwd,
+        models=_list_models_used(recorded.entries, shared),
         prompts=_user_prompts(standing),
         replies=len(replies),
         tools=dict(
@@ -214,16 +214,16 @@ def _turn_seconds(entries: list[Entry]) -> Iterator[float]:
 
 
 def _changed_files(
-    one: RecordedSession, standing: list[Entry]
+    recorded: RecordedSession, standing: list[Entry]
 ) -> tuple[dict[str, FileChange], Literal["snapshots", "calls"]]:
     """Find the files that a session changed, by its snapshots or else its tool calls."""
-    opened = next((e.fact for e in reversed(one.entries) if isinstance(e.fact, Opened)), None)
-    cwd = opened.cwd if opened else one.summary.cwd
-    found = _changes_from_snapshots(one.keeper, standing)
+    opened = next((e.fact for e in reversed(recorded.entries) if isinstance(e.fact, Opened)), None)
+    cwd = opened.cwd if opened else recorded.summary.cwd
+    found = _changes_from_snapshots(recorded.snapshots, standing)
     if found is not None:
         told = {
             _relative_to_session(os.fsdecode(path), cwd): _to_file_change(
-                c, one.keeper.read_content
+                c, recorded.snapshots.read_content
             )
             for path, c in found
         }
@@ -232,7 +232,7 @@ def _changed_files(
 
 
 def _changes_from_snapshots(
-    keeper: Snapshots, standing: list[Entry]
+    store: Snapshots, standing: list[Entry]
 ) -> list[tuple[bytes, PathChange]] | None:
     """Return what turns changed, from first state to last; None if a snapshot is missing.
 
@@ -241,12 +241,12 @@ def _changes_from_snapshots(
     taken = list_snapshot_marks(standing)
     merged: dict[bytes, PathChange] = {}
     for turn in _group_by_turn(taken):
-        found = [keeper.find(mark.name) for mark in turn]
+        found = [store.find(mark.name) for mark in turn]
         snapshots = [snapshot for snapshot in found if snapshot is not None]
         if len(snapshots) < len(found):
             return None
         # Of what several snapshots of a turn cover, the first one says how the turn began.
-        for back in keeper.compare(snapshots[-1:], snapshots[:-1]):
+        for back in store.compare(snapshots[-1:], snapshots[:-1]):
             before = merged[back.path].old if back.path in merged else back.new
             merged[back.path] = PathChange(back.path, before, back.old)
     if not taken and any(True for _ in _changes_from_calls(standing, "")):
@@ -343,29 +343,29 @@ def _load_recorded_session(
     entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
-    keeper = Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
-    return RecordedSession(summary, entries, keeper)
+    snapshots = Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
+    return RecordedSession(summary, entries, snapshots)
 
 
 # --- for programs ---------------------------------------------------------------------------------
 
 
-def comparison_to_json(found: SessionComparison) -> dict[str, object]:
+def comparison_to_json(comparison: SessionComparison) -> dict[str, object]:
     """Build the JSON of a comparison of sessions; its fields are stable."""
     return {
-        "a": _side_json(found.a),
-        "b": _side_json(found.b),
-        "relation": found.relation,
-        "shared_prompts": found.shared_prompts,
-        "parted_at": found.parted_at,
+        "a": _side_json(comparison.a),
+        "b": _side_json(comparison.b),
+        "relation": comparison.relation,
+        "shared_prompts": comparison.shared_prompts,
+        "parted_at": comparison.parted_at,
         "files": [
             {
                 "path": path,
-                "a": _file_json(found.a.files.get(path)),
-                "b": _file_json(found.b.files.get(path)),
-                "same": is_same_content(found, path),
+                "a": _file_json(comparison.a.files.get(path)),
+                "b": _file_json(comparison.b.files.get(path)),
+                "same": is_same_content(comparison, path),
             }
-            for path in changed_paths(found)
+            for path in changed_paths(comparison)
         ],
     }
 
@@ -399,14 +399,14 @@ def _file_json(change: FileChange | None) -> dict[str, object] | None:
     return {"status": change.status, "added": change.added, "removed": change.removed}
 
 
-def changed_paths(found: SessionComparison) -> list[str]:
+def changed_paths(comparison: SessionComparison) -> list[str]:
     """Return every file that either of two compared sessions changed."""
-    return sorted({*found.a.files, *found.b.files})
+    return sorted({*comparison.a.files, *comparison.b.files})
 
 
-def is_same_content(found: SessionComparison, path: str) -> bool | None:
+def is_same_content(comparison: SessionComparison, path: str) -> bool | None:
     """Return whether both compared sessions left a file alike; None if unknown."""
-    a, b = found.a.files.get(path), found.b.files.get(path)
+    a, b = comparison.a.files.get(path), comparison.b.files.get(path)
     if a is None or b is None:
         return False
     if "deleted" in (a.status, b.status):
@@ -417,13 +417,13 @@ def is_same_content(found: SessionComparison, path: str) -> bool | None:
 # --- for people -----------------------------------------------------------------------------------
 
 
-def render_comparison(found: SessionComparison) -> Iterator[str]:
+def render_comparison(comparison: SessionComparison) -> Iterator[str]:
     """Yield the comparison of two sessions as lines for a terminal."""
-    sides = (found.a, found.b)
+    sides = (comparison.a, comparison.b)
     for letter, side in zip(SIDE_LETTERS, sides, strict=True):
         title = escape_controls(side.title, lines="show")[:MAX_PROMPT_CHARS]
         yield style_text(f"{letter}  {side.id[:8]}  {title}", "bold")
-    yield _describe_relation(found)
+    yield _describe_relation(comparison)
     yield ""
     yield format_table(
         [
@@ -432,8 +432,8 @@ def render_comparison(found: SessionComparison) -> Iterator[str]:
         ]
     )
     yield ""
-    yield from _conversation_lines(found)
-    yield from _changed_file_lines(found)
+    yield from _conversation_lines(comparison)
+    yield from _changed_file_lines(comparison)
 
 
 def _figure_row(name: str, values: Iterable[str]) -> tuple[str, ...]:
@@ -465,22 +465,22 @@ def _describe_calls(side: ComparedSession) -> str:
     return f"{sum(side.tools.values())}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _describe_relation(found: SessionComparison) -> str:
+def _describe_relation(comparison: SessionComparison) -> str:
     """Describe how two compared sessions are related, and where they diverge."""
-    if found.relation == "unrelated":
+    if comparison.relation == "unrelated":
         return "The sessions share no history; both are compared in full."
-    many = len(found.shared_prompts)
-    what = found.relation.replace("a is", "A is").replace("b is", "B is")
+    many = len(comparison.shared_prompts)
+    what = comparison.relation.replace("a is", "A is").replace("b is", "B is")
     what = what.replace("of a", "of A").replace("of b", "of B")
-    last = f": {_shorten_text(found.shared_prompts[-1], 60)!r}" if many else ""
+    last = f": {_shorten_text(comparison.shared_prompts[-1], 60)!r}" if many else ""
     return (
         f"{what.capitalize() if what[0] == 'f' else what}; they diverge after prompt {many}{last}."
     )
 
 
-def _conversation_lines(found: SessionComparison) -> Iterator[str]:
+def _conversation_lines(comparison: SessionComparison) -> Iterator[str]:
     """Yield the prompts and final answers of two compared sessions."""
-    for letter, side in zip(SIDE_LETTERS, (found.a, found.b), strict=True):
+    for letter, side in zip(SIDE_LETTERS, (comparison.a, comparison.b), strict=True):
         for prompt in side.prompts:
             yield f"{letter} prompt: {_shorten_text(prompt, MAX_PROMPT_CHARS)}"
         if side.last_words:
@@ -488,22 +488,22 @@ def _conversation_lines(found: SessionComparison) -> Iterator[str]:
     yield ""
 
 
-def _changed_file_lines(found: SessionComparison) -> Iterator[str]:
+def _changed_file_lines(comparison: SessionComparison) -> Iterator[str]:
     """Yield the table of files that two compared sessions changed."""
     rows = [
         (
-            *(_describe_file_change(side.files.get(path)) for side in (found.a, found.b)),
-            _compare_file(found, path),
+            *(_describe_file_change(side.files.get(path)) for side in (comparison.a, comparison.b)),
+            _compare_file(comparison, path),
             path,
         )
-        for path in changed_paths(found)
+        for path in changed_paths(comparison)
     ]
     if not rows:
         yield "Neither session changed a file."
         return
     shown = [tuple(escape_controls(cell, lines="show") for cell in row) for row in rows]
     yield format_table([(*SIDE_LETTERS, "", "FILE"), *shown])
-    for letter, side in zip(SIDE_LETTERS, (found.a, found.b), strict=True):
+    for letter, side in zip(SIDE_LETTERS, (comparison.a, comparison.b), strict=True):
         if side.files_from == "calls":
             yield f"Files of {letter} come from its tool calls: its snapshots no longer exist."
 
@@ -516,25 +516,25 @@ def _describe_file_change(change: FileChange | None) -> str:
     return f"{change.status}{counted}"
 
 
-def _compare_file(found: SessionComparison, path: str) -> str:
+def _compare_file(comparison: SessionComparison, path: str) -> str:
     """Describe whether one or both sessions changed a file, and whether it then differs."""
-    if path not in found.a.files:
+    if path not in comparison.a.files:
         return "only B"
-    if path not in found.b.files:
+    if path not in comparison.b.files:
         return "only A"
-    return {True: "same", False: "differs", None: "both"}[is_same_content(found, path)]
+    return {True: "same", False: "differs", None: "both"}[is_same_content(comparison, path)]
 
 
-def render_patch(found: SessionComparison) -> Iterator[str]:
+def render_patch(comparison: SessionComparison) -> Iterator[str]:
     """Yield the files that two sessions left differently, as a unified diff from A to B."""
-    for path in changed_paths(found):
-        a, b = found.a.files.get(path), found.b.files.get(path)
+    for path in changed_paths(comparison):
+        a, b = comparison.a.files.get(path), comparison.b.files.get(path)
         if (
             a is None
             or b is None
             or a.content is None
             or b.content is None
-            or is_same_content(found, path)
+            or is_same_content(comparison, path)
         ):
             continue
         if b"\0" in a.content + b.content:

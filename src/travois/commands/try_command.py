@@ -103,21 +103,21 @@ async def _try_command(args: Namespace) -> int:
 async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
     """Try a command on a copy of the workspace, in the sandbox."""
     place, loaded = load_workspace(Options(settings=args.settings))
-    fence = compose_sandbox(loaded, place, stack, attended=True)
-    if fence.bounds is None:
-        raise UserError("`travois try` needs a sandbox", why=fence.line)
+    sandbox_setup = compose_sandbox(loaded, place, stack, attended=True)
+    if sandbox_setup.bounds is None:
+        raise UserError("`travois try` needs a sandbox", why=sandbox_setup.line)
     line = args.words[0] if len(args.words) == 1 else join(args.words)
     text = msgspec.json.encode({"command": line}).decode()
     guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
     use = context_of_call("Bash", text, here=CallLocation(place.cwd, place.cwd))
-    sandbox = build_sandbox_profile(fence.bounds, guard, use, profile="try")
+    sandbox = build_sandbox_profile(sandbox_setup.bounds, guard, use, profile="try")
     settings = loaded.settings
     processes = LocalProcesses(
-        passed=settings.env_passthrough, extra=settings.env, walls=fence.walls
+        passed=settings.env_passthrough, extra=settings.env, support=sandbox_setup.support
     )
     stack.push_async_callback(processes.aclose)
     try:
-        run = Command(("/bin/bash", "-c", line), place.cwd, cage=sandbox)
+        run = Command(("/bin/bash", "-c", line), place.cwd, sandbox=sandbox)
         return await processes.run_attempt(run, timeout=args.timeout)
     except OSError as error:
         raise UserError("Cannot try this command", why=str(error)) from error

@@ -82,22 +82,26 @@ DENIAL_PATTERN = r"\b(?:deny|false)\b"
 FILE_REFERENCE_PATTERN = r"\{file:([^}]+)\}"
 
 
-def adapt_opencode_agent(told: FrontMatter, name: str) -> FrontMatter | None:
+def adapt_opencode_agent(front_matter: FrontMatter, name: str) -> FrontMatter | None:
     """Translate an opencode agent's front matter; None for a disabled agent."""
-    if told.values.get("disable") == "true":
+    if front_matter.values.get("disable") == "true":
         return None
     values: dict[str, FrontMatterValue] = {"name": name}
-    if told.values.get("mode") == "primary" or told.values.get("hidden") == "true":
+    if front_matter.values.get("mode") == "primary" or front_matter.values.get("hidden") == "true":
         values[HIDDEN_AGENT_KEY] = "true"
     values |= {
-        ours: told.values[key] for key, ours in OPENCODE_AGENT_KEYS.items() if key in told.values
+        ours: front_matter.values[key]
+        for key, ours in OPENCODE_AGENT_KEYS.items()
+        if key in front_matter.values
     }
-    tables = (_join_front_value(told.values.get(key, "")) for key in ("tools", "permission"))
+    tables = (
+        _join_front_value(front_matter.values.get(key, "")) for key in ("tools", "permission")
+    )
     if denied := tuple(
         dict.fromkeys(tool for table in tables for tool in _find_denied_tools(table))
     ):
         values["disallowedTools"] = denied
-    return replace(told, values=values)
+    return replace(front_matter, values=values)
 
 
 def _find_denied_tools(table: str) -> Iterator[str]:

@@ -330,13 +330,13 @@ def parse_codex_config(tree: Json, path: str, *, level: SettingsLevel) -> Settin
         )
     elif mode := _codex_permission_mode(sandbox, asking):
         values["permissions.defaultMode"] = mode
-    walls = tree.get("sandbox_workspace_write")
-    if sandbox == "workspace-write" and is_settings_tree(walls):
-        roots = walls.get("writable_roots")
+    support = tree.get("sandbox_workspace_write")
+    if sandbox == "workspace-write" and is_settings_tree(support):
+        roots = support.get("writable_roots")
         values["sandbox.filesystem.allowWrite"] = (
             [str(r) for r in roots] if is_json_array(roots) else []
         )
-        values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
+        values |= {"sandbox.network.mode": "on"} if support.get("network_access") is True else {}
     if level == "user":
         values |= {
             f"providers.{one.name}": one.entry for one in read_codex_providers(tree) if one.entry

@@ -122,18 +122,18 @@ def encode_gemini_hook_payload(heard: dict[str, Any], *, at: float) -> dict[str,
     return found
 
 
-def decode_gemini_hook_output(event: str, said: HookResult, given: object) -> HookResult:
+def decode_gemini_hook_output(event: str, result: HookResult, given: object) -> HookResult:
     """Decode a Gemini hook's output to our format; `given` is the call's input."""
-    if said.failure or said.status not in (0, 2):
-        return said
+    if result.failure or result.status not in (0, 2):
+        return result
     try:
-        output = as_object(msgspec.json.decode(said.out)) if not said.status else {}
+        output = as_object(msgspec.json.decode(result.out)) if not result.status else {}
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return said
-    if said.status:
-        output = {"decision": "block", "reason": said.error.strip()}
+        return result
+    if result.status:
+        output = {"decision": "block", "reason": result.error.strip()}
     spoken = _translate_gemini_decision(event, output, as_object(given))
-    return replace(said, out=msgspec.json.encode(spoken).decode(), status=0)
+    return replace(result, out=msgspec.json.encode(spoken).decode(), status=0)
 
 
 def _translate_gemini_decision(

@@ -267,13 +267,13 @@ def _model_error(fault: UserError, usual: Card) -> ToolError:
     return ToolError(f"{fault.what}{why}. Omit model to use {usual.name}.")
 
 
-def report_lost_children(session: Session, found: OpenedSession) -> None:
+def report_lost_children(session: Session, opened: OpenedSession) -> None:
     """Report subagents and commands of a resumed session that never reported."""
     if any(what.startswith(JOB_STATE_PREFIX) for what in session.state):
         report_lost_jobs(session)
     if session.owed:
-        read = partial(_read_child_log, found.log.folder)
-        recover_lost_agents(session, read, keep=partial(save_large_output, found.spill))
+        read = partial(_read_child_log, opened.log.folder)
+        recover_lost_agents(session, read, keep=partial(save_large_output, opened.spill))
 
 
 def describe_agent_types(
@@ -420,13 +420,13 @@ def apply_agent_prompt(options: Options, lead: AgentType | None) -> Options:
 
 
 def limit_main_agent(
-    permissions: Permissions, lead: AgentType | None, place: Workspace
+    permissions: Permissions, lead: AgentType | None, workspace: Workspace
 ) -> Permissions:
     """Limit permissions to what the main agent's type allows; it may edit its own memory."""
     if lead is None:
         return permissions
     limited = replace(permissions, mode=limit_permission_mode(lead, permissions.mode))
-    memory = agent_memory.load_agent_memory(lead, place.home, place.project.root)
+    memory = agent_memory.load_agent_memory(lead, workspace.home, workspace.project.root)
     return agent_memory.allow_memory_edits(limited, memory) if memory else limited
 
 

@@ -69,11 +69,11 @@ async def expand_typed_command(
     if found is None or not (found[1] in known or found[1].startswith(MCP_PROMPT_PREFIX)):
         return content
     typed = (found[2] or "").strip()
-    await _fire_expansion_hook(session.crew.agent, found[1], typed, known=known.get(found[1]))
+    await _fire_expansion_hook(session.runtime.agent, found[1], typed, known=known.get(found[1]))
     if found[1] in known:
         text = await expand_command(session, known[found[1]], typed)
     else:
-        text = await expand_mcp_prompt(session.crew.loan, found[1], typed)
+        text = await expand_mcp_prompt(session.runtime.mcp_servers, found[1], typed)
     return (*content[:at], Text(text), *content[at:])
 
 
@@ -92,7 +92,7 @@ async def _fire_expansion_hook(
 
 async def expand_command(session: Session, custom: CustomCommand, typed: str) -> str:
     """Expand a custom command or skill to a prompt; raises `UserError` if it may not run."""
-    agent, skill = session.crew.agent, os.path.basename(custom.origin) == SKILL_FILE
+    agent, skill = session.runtime.agent, os.path.basename(custom.origin) == SKILL_FILE
     if (
         custom.agent
         and "Skill" in agent.tools.by_name

@@ -106,10 +106,10 @@ class ProjectDreams(msgspec.Struct, frozen=True):
             self.folder, self.gates, now=time.time(), sessions=self._count_sessions_since
         )
 
-    def claim(self, seen: DreamLockState) -> DreamLock | None:
+    def claim(self, state: DreamLockState) -> DreamLock | None:
         """Claim the consolidation, under the name of its log."""
         id = time.strftime(f"dream-%m%d-%H%M%S-{os.urandom(2).hex()}")
-        return night.claim_dream(self.folder, id, seen=seen)
+        return night.claim_dream(self.folder, id, state=state)
 
     async def run(self, parent: Agent | str, mine: DreamLock) -> DreamResult:
         """Consolidate with a log that others can watch; it counts only if it finishes."""
@@ -203,12 +203,12 @@ class ProjectDreams(msgspec.Struct, frozen=True):
         return sum(1 for _ in list_recent_logs(self.place, at))
 
 
-def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
+def compose_dreaming(workspace: Workspace, loaded: LoadedSettings) -> ProjectDreams:
     """Compose the memory consolidation of a project from its settings."""
     asked = loaded.settings.memory
     found = open_memories(
-        place.home,
-        place.project,
+        workspace.home,
+        workspace.project,
         consent=consent_by_scope(asked),
         index=None,
         trusted=loaded.trust == "trusted",
@@ -216,13 +216,15 @@ def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
     )
     dream = asked.dream
     return ProjectDreams(
-        place, found, DreamConditions(asked.enabled and dream.enabled, dream.hours, dream.sessions)
+        workspace,
+        found,
+        DreamConditions(asked.enabled and dream.enabled, dream.hours, dream.sessions),
     )
 
 
-def dream_logs_folder(place: Workspace) -> Path:
+def dream_logs_folder(workspace: Workspace) -> Path:
     """Return the folder of a project's memory consolidation logs."""
-    return place.home.path / DREAMS_FOLDER / place.project.key
+    return workspace.home.path / DREAMS_FOLDER / workspace.project.key
 
 
 def list_dream_folders(logs: Path) -> list[Path]:
@@ -260,19 +262,19 @@ def _read_dream_log(folder: Path) -> list[Entry]:
     return [*read_entries(folder / LOG_FILE_NAME, [])] if (folder / LOG_FILE_NAME).is_file() else []
 
 
-def list_recent_logs(place: Workspace, at: float) -> list[Path]:
+def list_recent_logs(workspace: Workspace, at: float) -> list[Path]:
     """Return the session logs for memory consolidation that grew since then, latest last."""
     found: list[tuple[float, Path]] = []
-    for folder in catalog.list_session_folders(place.home, place.project.keys):
+    for folder in catalog.list_session_folders(workspace.home, workspace.project.keys):
         with suppress(OSError):
             found.append(((folder / LOG_FILE_NAME).stat().st_mtime, folder / LOG_FILE_NAME))
     return [path for grown, path in sorted(found) if grown > at]
 
 
-def collect_passages(place: Workspace, since: float) -> list[UserPassage]:
+def collect_passages(workspace: Workspace, since: float) -> list[UserPassage]:
     """Collect the user's messages since then for memory consolidation, latest last."""
     found: list[UserPassage] = []
-    for log in list_recent_logs(place, since)[-MAX_READ_SESSIONS:]:
+    for log in list_recent_logs(workspace, since)[-MAX_READ_SESSIONS:]:
         said = collect_statements(entry for entry in read_entries(log, []) if entry.at > since)
         own = (one for one in said if one.voice == "user")
         found += (UserPassage(log.parent.name, one.seq, one.at, one.text) for one in own)
@@ -304,13 +306,13 @@ def _claim_report(mark: Path) -> bool:
     return True
 
 
-def _format_dream_report(steps: Sequence[str], made: MemoryTransaction) -> str:
+def _format_dream_report(steps: Sequence[str], transaction: MemoryTransaction) -> str:
     """Format the report of a memory consolidation in the background, and how to undo it."""
     more = (
         f"; and {len(steps) - MAX_REPORTED_STEPS} more" if len(steps) > MAX_REPORTED_STEPS else ""
     )
-    what = "; ".join(steps[:MAX_REPORTED_STEPS]) or f"{len(made.files)} files changed"
-    undo = f"travois memory undo {made.id}"
+    what = "; ".join(steps[:MAX_REPORTED_STEPS]) or f"{len(transaction.files)} files changed"
+    undo = f"travois memory undo {transaction.id}"
     return f"memories were consolidated in the background: {what}{more} ({undo})"
 
 

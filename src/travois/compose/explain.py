@@ -49,47 +49,49 @@ class EffectivePart(msgspec.Struct, frozen=True):
 EffectiveParts = Iterator[tuple[str, EffectivePart]]
 
 
-def list_effective_parts(place: Workspace, loaded: LoadedSettings) -> dict[str, EffectivePart]:
+def list_effective_parts(workspace: Workspace, loaded: LoadedSettings) -> dict[str, EffectivePart]:
     """List all configuration in effect by key, as in `skills.deploy`, for explanation."""
     return {
         f"{part}.{name}": told
         for part, find in PART_LISTERS.items()
-        for name, told in find(place, loaded)
+        for name, told in find(workspace, loaded)
     }
 
 
-def _list_instructions(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+def _list_instructions(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     """List the instruction files in effect in a folder, in order."""
-    guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
-    files = compose_instructions(place, loaded, guard, sources="").load_always().files
+    guard = permissions.compose_permissions(loaded, workspace.cwd, own=str(workspace.home.path))
+    files = compose_instructions(workspace, loaded, guard, sources="").load_always().files
     yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
 
 
-def _list_agents(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    for kind in load_agent_types(place, loaded, Options())[0]:
+def _list_agents(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    for kind in load_agent_types(workspace, loaded, Options())[0]:
         yield kind.name, EffectivePart(kind.description, kind.origin)
 
 
-def _list_commands(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    found, _ = load_commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+def _list_commands(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    found, _ = load_commands(
+        workspace.home, workspace.project.root, workspace.cwd, plugins=loaded.plugins
+    )
     yield from ((name, EffectivePart(one.description, one.origin)) for name, one in found.items())
 
 
-def _list_skills(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+def _list_skills(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     """List the skills in effect in a folder, with their files."""
-    for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
+    for skill in skills.compose_skills(workspace, loaded, Options()).load_always().skills:
         if skill.origin.endswith(SKILL_FILE):
             yield skill.name, EffectivePart(skill.description, skill.origin)
 
 
-def _list_styles(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
-    for style in load_styles(skills.skill_folders(place, loaded, Options()))[0].values():
+def _list_styles(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+    for style in load_styles(skills.skill_folders(workspace, loaded, Options()))[0].values():
         yield style.name, EffectivePart(style.description, style.origin)
 
 
-def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
+def _list_servers(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     """List the MCP servers in effect in a folder, including those that wait for approval."""
-    found = mcp.find_configured_servers(place, loaded, Options())
+    found = mcp.find_configured_servers(workspace, loaded, Options())
     for one in found.servers:
         yield one.name, EffectivePart(one.url or " ".join(one.argv), one.origin)
     for entry in found.waiting:
@@ -158,14 +160,14 @@ def find_mode(name: str) -> PermissionMode:
 
 
 def decide_without_running(
-    guard: Permissions, tool: str, args: str, *, here: CallLocation
+    permissions: Permissions, tool: str, args: str, *, here: CallLocation
 ) -> PermissionDecision:
     """Decide whether a tool call is permitted, without running it."""
     try:
         use = context_of_call(tool, args, here=here)
     except (ToolError, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return PermissionDecision("deny", f"it cannot run: {error}")
-    return decide_permission(guard, use)
+    return decide_permission(permissions, use)
 
 
 def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:

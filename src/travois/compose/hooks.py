@@ -80,8 +80,8 @@ def compose_hooks(
     session: Session,
     *,
     permissions: AgentPermissions,
-    place: Workspace,
-    found: OpenedSession,
+    workspace: Workspace,
+    opened: OpenedSession,
     stack: AsyncExitStack,
 ) -> AgentHooks:
     """Compose a session's hooks; other programs may join unless that is disabled.
@@ -90,9 +90,11 @@ def compose_hooks(
     """
 
     def install_hooks(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
-        settings, folder = loaded.settings, found.log.folder
-        walls = _probe_sandbox(place) if permissions.sandbox else None
-        processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
+        settings, folder = loaded.settings, opened.log.folder
+        support = _probe_sandbox(workspace) if permissions.sandbox else None
+        processes = LocalProcesses(
+            passed=settings.env_passthrough, extra=settings.env, support=support
+        )
         stack.push_async_callback(processes.aclose)
         ours, callbacks = build_callback_hooks(hook for hook in hooks if isinstance(hook, Listener))
         urls, variables = settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars
@@ -100,11 +102,11 @@ def compose_hooks(
             (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
             processes,
             place=run.HookEnvironment(
-                found.id,
+                opened.id,
                 str(folder / "log.jsonl"),
-                place.cwd,
+                workspace.cwd,
                 folder,
-                cage=lambda shown: (
+                sandbox=lambda shown: (
                     policy.build_program_profile(
                         permissions.sandbox, permissions.guard, shown=shown
                     )
@@ -121,12 +123,12 @@ def compose_hooks(
         active=install_hooks(hooks) if hooks else None,
         make=None if loaded.settings.disable_all_hooks else install_hooks,
         run_inline=_run_inline_hook,
-        write_transcript=_transcript_writer(session, place, found=found, stack=stack),
+        write_transcript=_transcript_writer(session, workspace, opened=opened, stack=stack),
     )
 
 
-def _probe_sandbox(place: Workspace) -> SandboxSupport | None:
-    return find_sandbox_support(place.home.path / "walls.json", workspace=place.cwd)
+def _probe_sandbox(workspace: Workspace) -> SandboxSupport | None:
+    return find_sandbox_support(workspace.home.path / "walls.json", workspace=workspace.cwd)
 
 
 async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:
@@ -135,17 +137,17 @@ async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult
 
 
 def _transcript_writer(
-    session: Session, place: Workspace, *, found: OpenedSession, stack: AsyncExitStack
+    session: Session, workspace: Workspace, *, opened: OpenedSession, stack: AsyncExitStack
 ) -> Callable[[], str]:
     """Return a function that writes the transcript for hooks, from its first use on."""
     kept: list[ClaudeTranscriptFile] = []
 
     def write_transcript() -> str:
         if not kept:
-            path = str(found.log.folder / f"{found.id}.jsonl")
+            path = str(opened.log.folder / f"{opened.id}.jsonl")
             events = stack.enter_context(session.watch())
             writer = claude_transcript.ClaudeTranscriptWriter(
-                found.id, BlobStore(place.home.blobs).get
+                opened.id, BlobStore(workspace.home.blobs).get
             )
             kept.append(claude_transcript.ClaudeTranscriptFile(path, writer, events=events))
             kept[0].write_history(session.all_entries())
@@ -197,11 +199,11 @@ async def fire_model_switch(agent: Agent, name: str, *, source: str) -> AsyncGen
     await fire_hooks(agent, PostModelSwitch(*told))
 
 
-async def _ask_about_switch(agent: Agent, heard: HookDecision, model: str) -> str:
+async def _ask_about_switch(agent: Agent, decision: HookDecision, model: str) -> str:
     """Return why the user declines a model switch that hooks ask about; empty if accepted."""
-    if heard.decision != "ask":
+    if decision.decision != "ask":
         return ""
-    why = heard.reason or "the new model has to read the whole conversation again"
+    why = decision.reason or "the new model has to read the whole conversation again"
     choice = Choice(f"Switch to {model}? {why}", (ChoiceOption("Yes"), ChoiceOption("No")))
     answer = await agent.permissions.person.choose(ChoiceRequest("", (choice,)))
     return "" if answer == ("Yes",) else why

@@ -92,8 +92,8 @@ FULL_MAILBOX_BYTES = 1 << 16
 
 
 def compose_mail(
-    place: Workspace,
-    found: OpenedSession,
+    workspace: Workspace,
+    opened: OpenedSession,
     session: Session,
     *,
     world: World,
@@ -103,16 +103,16 @@ def compose_mail(
     """Compose a session's mailboxes and join its team; None if the settings disable it."""
     if settings is None:
         return None
-    office = SessionMail(place, found, session, spill=world.spill, settings=settings)
+    mail = SessionMail(workspace, opened, session, spill=world.spill, settings=settings)
     if settings.address:
-        folder, leave = mailbox.join_team(place.home, settings.address)
+        folder, leave = mailbox.join_team(workspace.home, settings.address)
         stack.callback(leave)
-        office.boxes.append(Mailbox(folder))
+        mail.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
         file = team_tasks.TeamTaskFile(folder.parent)
-        office.tasks = TeamTasks(session, file, team=team, member=name)
-    stack.callback(office.close)
-    return office
+        mail.tasks = TeamTasks(session, file, team=team, member=name)
+    stack.callback(mail.close)
+    return mail
 
 
 async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> str:
@@ -143,20 +143,20 @@ class SessionMail:
 
     def __init__(
         self,
-        place: Workspace,
-        found: OpenedSession,
+        workspace: Workspace,
+        opened: OpenedSession,
         session: Session,
         *,
         spill: Callable[[str, bytes], str],
         settings: MailSettings,
     ) -> None:
-        self.boxes = [Mailbox(found.log.folder / "mail")]
+        self.boxes = [Mailbox(opened.log.folder / "mail")]
         self.listens = settings.listen or bool(settings.address)
-        self._home = place.home
+        self._home = workspace.home
         self._session, self._spill = session, spill
         self.tasks: TaskStore | None = None
         """The task list of its team; none if it is in none."""
-        self._address = settings.address or f"{mailbox.SESSION_TEAM}:{found.id[:8]}"
+        self._address = settings.address or f"{mailbox.SESSION_TEAM}:{opened.id[:8]}"
         self._team = settings.address.partition(":")[0]
         self._given: dict[Path, set[str]] = {}
         """The ids of messages taken from each mailbox since it was empty."""

@@ -57,7 +57,7 @@ NEW_SERVERS_NOTICE = (
 class McpServers(msgspec.Struct, frozen=True):
     """The MCP servers of a session."""
 
-    lending: McpTools | None = None
+    tools: McpTools | None = None
     links: tuple[McpConnection, ...] = ()
     waiting: tuple[str, ...] = ()
     """Servers of the workspace that the user has not agreed to."""
@@ -66,19 +66,19 @@ class McpServers(msgspec.Struct, frozen=True):
 
     def head_tools(self, loaded: LoadedSettings, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
         """Return the tools in the head for all servers, and for our own rare tools."""
-        if self.lending is None:
+        if self.tools is None:
             head = create_own_tool_search(own)
         else:
-            self.lending.own = tuple(tool for tool in own if tool.deferred)
-            head = (*self.lending.head_tools, *self.lending.standing)
+            self.tools.own = tuple(tool for tool in own if tool.deferred)
+            head = (*self.tools.head_tools, *self.tools.standing)
         return {tool.name: tool for tool in head if not is_tool_denied(loaded.rules, tool.name)}
 
 
 def find_configured_servers(
-    place: Workspace, loaded: LoadedSettings, options: Options
+    workspace: Workspace, loaded: LoadedSettings, options: Options
 ) -> config.McpServerDiscovery:
     """Find the MCP servers that are configured here."""
-    where = SettingsPlaces(place.home, place.project.root, place.cwd, loaded.root)
+    where = SettingsPlaces(workspace.home, workspace.project.root, workspace.cwd, loaded.root)
     return config.find_mcp_servers(
         where,
         os.environ,
@@ -91,7 +91,7 @@ def find_configured_servers(
 
 
 async def compose_mcp(
-    place: Workspace,
+    workspace: Workspace,
     loaded: LoadedSettings,
     options: Options,
     *,
@@ -101,12 +101,12 @@ async def compose_mcp(
     bounds: SandboxPolicy | None = None,
 ) -> McpServers:
     """Compose a session's MCP servers; most start only when needed."""
-    listed = find_configured_servers(place, loaded, options)
+    listed = find_configured_servers(workspace, loaded, options)
     left = tuple(entry.name for entry in listed.waiting)
     if not _has_mcp_tools(session) and (not listed.servers or session.view.epoch is not None):
         fresh = (NEW_SERVERS_NOTICE,) if listed.servers else ()
         return McpServers(waiting=left, notices=(*listed.notices, *fresh))
-    around = compose_mcp_host(place, loaded, world, session, bounds=bounds)
+    around = compose_mcp_host(workspace, loaded, world, session, bounds=bounds)
     made = connection.create_connections(listed.servers, around)
     heard = await always_on.load_always_on_tools(
         made, around, room=int(card.window * always_on_tool_share(os.environ))
@@ -115,7 +115,7 @@ async def compose_mcp(
 
 
 def compose_mcp_host(
-    place: Workspace,
+    workspace: Workspace,
     loaded: LoadedSettings,
     world: World,
     session: Session,
@@ -124,15 +124,15 @@ def compose_mcp_host(
 ) -> connection.McpHost:
     """Compose the parts that all MCP servers of a session share."""
     assert isinstance(world.processes, LocalProcesses)
-    folder = place.home.path / "mcp"
-    rights = compose_permissions(loaded, place.cwd, own=str(place.home.path))
+    folder = workspace.home.path / "mcp"
+    rights = compose_permissions(loaded, workspace.cwd, own=str(workspace.home.path))
     return connection.McpHost(
         world.processes,
         rights.folders,
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
-        cage=lambda shown: (
+        sandbox=lambda shown: (
             policy.build_program_profile(bounds, rights, shown=shown) if bounds else None
         ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
@@ -145,32 +145,35 @@ def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) ->
     return mcp_tools.McpTools(made, hidden=lambda name: is_tool_denied(loaded.rules, name))
 
 
-def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
+def add_mcp_to_session(agent: Agent, workspace: Workspace, loaded: LoadedSettings) -> McpServers:
     """Add MCP servers to a session that started without any; its request head changes."""
     around = compose_mcp_host(
-        place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
+        workspace, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
     )
-    loan = McpServers(_build_mcp_tools((), loaded), around=around)
-    head, tools = agent.session.view.epoch, loan.head_tools(loaded, agent.tools.by_name.values())
+    mcp_servers = McpServers(_build_mcp_tools((), loaded), around=around)
+    head, tools = (
+        agent.session.view.epoch,
+        mcp_servers.head_tools(loaded, agent.tools.by_name.values()),
+    )
     assert head is not None
     known = {spec.name for spec in head.tools}
     added = build_tool_specs(tuple(tool for name, tool in tools.items() if name not in known))
     both = tuple(sorted((*head.tools, *added), key=lambda spec: spec.name))
     switch_to_model(agent, replace(head, tools=both, why="asked for", unbind=False))
     every = replace(agent.tools, by_name={**agent.tools.by_name, **tools})
-    agent.use_tools(compose_mcp_tools(every, loan, agent.session))
-    agent.permissions.guard = allow_server_tools(agent.permissions.guard, loan)
-    pin_definitions(agent.session, loan)
-    return loan
+    agent.use_tools(compose_mcp_tools(every, mcp_servers, agent.session))
+    agent.permissions.guard = allow_server_tools(agent.permissions.guard, mcp_servers)
+    pin_definitions(agent.session, mcp_servers)
+    return mcp_servers
 
 
 def add_mcp_servers(
-    loan: McpServers, servers: tuple[McpServerConfig, ...]
+    mcp_servers: McpServers, servers: tuple[McpServerConfig, ...]
 ) -> tuple[McpConnection, ...]:
     """Connect more MCP servers; nothing is started yet."""
-    assert loan.lending is not None and loan.around is not None
-    made = connection.create_connections(servers, loan.around)
-    loan.lending.lenders |= {link.server.name: link for link in made}
+    assert mcp_servers.tools is not None and mcp_servers.around is not None
+    made = connection.create_connections(servers, mcp_servers.around)
+    mcp_servers.tools.servers |= {link.server.name: link for link in made}
     return made
 
 
@@ -180,23 +183,23 @@ def _has_mcp_tools(session: Session) -> bool:
     return epoch is not None and any(tool.name == RESOURCES_TOOL for tool in epoch.tools)
 
 
-def compose_mcp_tools(tools: AgentTools, loan: McpServers, session: Session) -> AgentTools:
+def compose_mcp_tools(tools: AgentTools, mcp_servers: McpServers, session: Session) -> AgentTools:
     """Compose an agent's tools with those of MCP servers."""
-    if loan.lending is None:
+    if mcp_servers.tools is None:
         return tools
-    lending = loan.lending
-    lending.warn = lambda text: session.emit(UserWarned(text))
+    mcp_tools = mcp_servers.tools
+    mcp_tools.warn = lambda text: session.emit(UserWarned(text))
     return replace(
         tools,
-        find_mcp_tool=lending.find_tool,
-        announce_mcp=partial(_announce_servers, lending),
-        restate_mcp=partial(_restate_servers, lending),
+        find_mcp_tool=mcp_tools.find_tool,
+        announce_mcp=partial(_announce_servers, mcp_tools),
+        restate_mcp=partial(_restate_servers, mcp_tools),
     )
 
 
-def allow_server_tools(rights: Permissions, loan: McpServers) -> Permissions:
+def allow_server_tools(rights: Permissions, mcp_servers: McpServers) -> Permissions:
     """Add rules that allow the MCP tools named in the user's own files."""
-    return replace(rights, rules=(*rights.rules, *_list_allow_rules(loan.links)))
+    return replace(rights, rules=(*rights.rules, *_list_allow_rules(mcp_servers.links)))
 
 
 def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[PermissionRule]:
@@ -207,12 +210,12 @@ def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[PermissionRu
             yield PermissionRule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
 
 
-def pin_definitions(session: Session, loan: McpServers) -> None:
+def pin_definitions(session: Session, mcp_servers: McpServers) -> None:
     """Pin the MCP tool definitions that the head contains."""
-    if loan.lending is None:
+    if mcp_servers.tools is None:
         return
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
-    shown = [tool for name, tool in loan.lending.all_tools().items() if name in head]
+    shown = [tool for name, tool in mcp_servers.tools.all_tools().items() if name in head]
     for server in sorted({tool.server for tool in shown}):
         pins = {tool.name: tool.digest for tool in shown if tool.server == server}
         if mcp_tools.PIN_PREFIX + server not in session.state:
@@ -220,16 +223,16 @@ def pin_definitions(session: Session, loan: McpServers) -> None:
             session.append(Changed(mcp_tools.PIN_PREFIX + server, kept))
 
 
-def _announce_servers(lending: McpTools, agent: Agent) -> None:
+def _announce_servers(servers_tools: McpTools, agent: Agent) -> None:
     """Announce MCP server changes to the model before the next prompt, if there are any."""
     session = agent.session
-    for lender in lending.lenders.values():
-        lender.set_folders(agent.permissions.guard.folders)
+    for server_link in servers_tools.servers.values():
+        server_link.set_folders(agent.permissions.guard.folders)
     if not agent.turn.inbox and not awaits_model(session.view):
         return
-    here = mcp_tools.describe_server_states(lending.lenders.values())
+    here = mcp_tools.describe_server_states(servers_tools.servers.values())
     known = {name: mcp_tools.read_announced(session.state, name) for name in here}
-    note, after = announce_servers(here, tuple(lending.all_tools().values()), known)
+    note, after = announce_servers(here, tuple(servers_tools.all_tools().values()), known)
     for server, what in after.items():
         session.append(
             Changed(f"{mcp_tools.PIN_PREFIX}{server}", msgspec.json.encode(what).decode())
@@ -238,11 +241,11 @@ def _announce_servers(lending: McpTools, agent: Agent) -> None:
         agent.turn.inbox.appendleft(User((Text(note),), origin="note"))
 
 
-def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
+def _restate_servers(servers_tools: McpTools) -> tuple[Text, ...]:
     """Build the note that announces all MCP servers and their tools again."""
     note, _ = announce_servers(
-        mcp_tools.describe_server_states(lending.lenders.values()),
-        tuple(lending.all_tools().values()),
+        mcp_tools.describe_server_states(servers_tools.servers.values()),
+        tuple(servers_tools.all_tools().values()),
         dict[str, AnnouncedServer](),
     )
     return (Text(note),) if note else ()
@@ -251,13 +254,13 @@ def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
 # --- what people and programs are told -----------------------------------------------------------
 
 
-def list_server_statuses(loan: McpServers) -> list[Json]:
+def list_server_statuses(mcp_servers: McpServers) -> list[Json]:
     """Return the status of each MCP server, in Claude Code's words."""
     found: list[Json] = [
         {"name": link.server.name, "status": server_status(link), "source": link.server.level}
-        for link in loan.links
+        for link in mcp_servers.links
     ]
-    return [*found, *({"name": name, "status": "needs-approval"} for name in loan.waiting)]
+    return [*found, *({"name": name, "status": "needs-approval"} for name in mcp_servers.waiting)]
 
 
 def server_status(link: McpConnection) -> str:
@@ -269,7 +272,7 @@ def server_status(link: McpConnection) -> str:
     return {"ready": "connected", "starting": "pending", "failed": "failed"}[link.state]
 
 
-def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
+def list_server_rows(mcp_servers: McpServers) -> list[tuple[str, str, str, str]]:
     """Return each MCP server with its state, tools and origin."""
     found = [
         (
@@ -278,37 +281,41 @@ def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
             str(len(link.offers)),
             link.failure_reason or link.server.origin,
         )
-        for link in loan.links
+        for link in mcp_servers.links
     ]
-    return found + [(name, "waits", "", "`travois mcp approve` allows it") for name in loan.waiting]
+    return found + [
+        (name, "waits", "", "`travois mcp approve` allows it") for name in mcp_servers.waiting
+    ]
 
 
-def list_resource_uris(loan: McpServers) -> list[str]:
+def list_resource_uris(mcp_servers: McpServers) -> list[str]:
     """Return the MCP servers' resources, as a prompt mentions them."""
-    return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
+    return [f"{link.server.name}:{uri}" for link in mcp_servers.links for uri in link.held]
 
 
-def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[McpServer, McpPrompt]]:
+def list_mcp_prompts(mcp_servers: McpServers) -> dict[str, tuple[McpServer, McpPrompt]]:
     """Return the MCP servers' prompts, by slash command name."""
     return {
         f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
-        for link in loan.links
+        for link in mcp_servers.links
         for prompt in link.prompts
     }
 
 
-async def expand_mcp_prompt(loan: McpServers, name: str, typed: str) -> str:
+async def expand_mcp_prompt(mcp_servers: McpServers, name: str, typed: str) -> str:
     """Return the text of an MCP server's prompt; raises `UserError` if there is none."""
-    lenders = loan.lending.lenders.values() if loan.lending else ()
-    for lender in lenders:
-        if name.startswith(f"mcp__{lender.server.key}__"):
-            await lender.wait_until_started()
-    known = list_mcp_prompts(loan).get(name)
+    servers = mcp_servers.tools.servers.values() if mcp_servers.tools else ()
+    for server_link in servers:
+        if name.startswith(f"mcp__{server_link.server.key}__"):
+            await server_link.wait_until_started()
+    known = list_mcp_prompts(mcp_servers).get(name)
     if known is None:
         raise UserError(f"No MCP server has a prompt {name}", fix="/mcp lists the servers.", code=1)
-    lender, prompt = known
+    server_link, prompt = known
     words = typed.split(maxsplit=max(0, len(prompt.fields) - 1)) if prompt.fields else []
     try:
-        return await lender.get_prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
+        return await server_link.get_prompt(
+            prompt.name, dict(zip(prompt.fields, words, strict=False))
+        )
     except ToolError as refusal:
         raise UserError(f"/{name} failed", why=str(refusal), code=1) from None

@@ -47,14 +47,19 @@ def open_memories_here(
 
 
 def compose_memory(
-    place: Workspace, loaded: LoadedSettings, *, world: World, runtime: AgentRuntime, persist: bool
+    workspace: Workspace,
+    loaded: LoadedSettings,
+    *,
+    world: World,
+    runtime: AgentRuntime,
+    persist: bool,
 ) -> AgentMemory:
     """Compose an agent's memory; a session that saves nothing only recalls."""
     asked = loaded.settings.memory
     if not asked.enabled:
         return AgentMemory()
     wrote = world.processes.accept_change
-    known = LazyMemories(place.home, place.project, loaded, wrote=wrote)
+    known = LazyMemories(workspace.home, workspace.project, loaded, wrote=wrote)
     known.behind = lambda: runtime.background and runtime.background(known.catch_up)
     return AgentMemory(known, extract=asked.extract if persist else "off", recall=asked.recall)
 

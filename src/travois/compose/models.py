@@ -312,7 +312,9 @@ class ModelFactory:
         travel = create_transport(where.url, os.environ, _request_timeouts(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
         limiter = self._limiters.setdefault((where.url, card.id), RateLimiter(where.url, card.id))
-        client = HttpModel(card, where, travel, heard=self._hide_key, known=among, limiter=limiter)
+        client = HttpModel(
+            card, where, travel, heard=self._hide_key, catalog=among, limiter=limiter
+        )
         return client, where.key_source
 
     def _hide_key(self, headers: tuple[tuple[str, str], ...]) -> None:
@@ -437,12 +439,12 @@ def _request_timeouts(loaded: LoadedSettings, card: Card) -> Timeouts:
 
 
 def compose_context(
-    place: Workspace, loaded: LoadedSettings, session: Session, *, persist: bool
+    workspace: Workspace, loaded: LoadedSettings, session: Session, *, persist: bool
 ) -> AgentContext:
     """Compose the context settings of a session's model; saved sessions share summaries."""
-    if not persist or place.home.passing:
+    if not persist or workspace.home.passing:
         return AgentContext(context_layers(loaded, session))
-    shared = place.home.summaries / place.project.key / loaded.trust
+    shared = workspace.home.summaries / workspace.project.key / loaded.trust
     return AgentContext(context_layers(loaded, session), cache(partial(open_summaries, shared)))
 
 

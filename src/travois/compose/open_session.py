@@ -81,17 +81,17 @@ class OpenedSession(msgspec.Struct, frozen=True):
     """The session that this one was just made from."""
 
 
-def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
+def open_log(workspace: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
     """Open the log of the session that the options select, locked until the stack unwinds."""
     _check_options(options)
     if options.create_missing:
         options = replace(options, resume=_choose_session_id(options.resume))
-    begins = options.create_missing and not _is_begun(place.home, options.resume)
+    begins = options.create_missing and not _is_begun(workspace.home, options.resume)
     if (options.latest or options.resume) and not begins:
-        return _open_existing(place, options, stack)
+        return _open_existing(workspace, options, stack)
     id = options.resume or _choose_session_id(options.session_id)
-    folder = _session_folder(place, id, options, stack)
-    log = ResilientSessionLog.create(folder, _build_opened_fact(place, id))
+    folder = _session_folder(workspace, id, options, stack)
+    log = ResilientSessionLog.create(folder, _build_opened_fact(workspace, id))
     stack.callback(_close_new_session, log)
     return OpenedSession(id, log, folder / "tool-results")
 
@@ -123,13 +123,13 @@ def _check_options(options: Options) -> None:
         )
 
 
-def _open_existing(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
+def _open_existing(workspace: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
     """Open the session to resume, or fork it."""
     if options.resume:
-        found = catalog.find_session(place.home, options.resume, project=place.project)
+        found = catalog.find_session(workspace.home, options.resume, project=workspace.project)
     else:
-        found = catalog.find_newest_session(place.home, place.project, cwd=place.cwd)
-    base = place.home.session_folder(found.project, found.id)
+        found = catalog.find_newest_session(workspace.home, workspace.project, cwd=workspace.cwd)
+    base = workspace.home.session_folder(found.project, found.id)
     asked = options.fork or options.upto
     last = _find_fork_point(found.id, read_history(base, []), options.upto) if asked else 0
     _announce_long_log(base)
@@ -140,11 +140,11 @@ def _open_existing(place: Workspace, options: Options, stack: AsyncExitStack) ->
             log.append(Rewound(last))
         return OpenedSession(found.id, log, base / "tool-results")
     id = _choose_session_id(options.session_id)
-    folder = _session_folder(place, id, options, stack)
+    folder = _session_folder(workspace, id, options, stack)
     if not options.persist:
         (folder.parent / found.id).symlink_to(base)
     log = ResilientSessionLog.create(
-        folder, _build_opened_fact(place, id, parent=found.id, at=last)
+        folder, _build_opened_fact(workspace, id, parent=found.id, at=last)
     )
     stack.push(partial(_close_fork, log))
     return OpenedSession(id, log, folder / "tool-results", found.id)
@@ -191,19 +191,19 @@ def _choose_session_id(wanted: str) -> str:
         ) from None
 
 
-def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExitStack) -> Path:
+def _session_folder(workspace: Workspace, id: str, options: Options, stack: AsyncExitStack) -> Path:
     """Return the folder of a new session; a temporary one if it is not saved."""
     if options.persist:
-        return place.home.session_folder(place.project.key, id)
+        return workspace.home.session_folder(workspace.project.key, id)
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="travois-"))) / id
 
 
-def _build_opened_fact(place: Workspace, id: str, *, parent: str = "", at: int = 0) -> Opened:
+def _build_opened_fact(workspace: Workspace, id: str, *, parent: str = "", at: int = 0) -> Opened:
     """Build the first log entry of a new session or a fork."""
     return Opened(
         session=id,
-        cwd=place.cwd,
-        project=place.project.key,
+        cwd=workspace.cwd,
+        project=workspace.project.key,
         version=__version__,
         parent=parent,
         at=at,
@@ -277,19 +277,24 @@ def _is_failed_start(facts: list[AnyFact]) -> bool:
 
 
 def settle_session_log(
-    session: Session, place: Workspace, *, card: Card, tools: tuple[AnyTool, ...], options: Options
+    session: Session,
+    workspace: Workspace,
+    *,
+    card: Card,
+    tools: tuple[AnyTool, ...],
+    options: Options,
 ) -> None:
     """Bring a resumed session's log to a state from which a turn can start."""
-    session.is_lasting = options.persist and not place.home.passing
+    session.is_lasting = options.persist and not workspace.home.passing
     if session.view.epoch is None:
         session.append(build_first_head(card, _system_text(options), tools, wanted=options.toolset))
-        session.append(render_environment(describe_surroundings(place, options)))
+        session.append(render_environment(describe_surroundings(workspace, options)))
         return
     answer_open_calls(session, started=UNKNOWN_RESULT)
     if session.last is not None and not _is_between_turns(session.last.fact):
         session.append(Ended("crashed", "the program stopped without ending the turn"))
-    if not os.path.isdir(session.state.get("cwd", place.cwd)):
-        session.append(Changed("cwd", place.cwd))
+    if not os.path.isdir(session.state.get("cwd", workspace.cwd)):
+        session.append(Changed("cwd", workspace.cwd))
 
 
 def _is_between_turns(fact: AnyFact) -> bool:
@@ -329,14 +334,14 @@ def _system_text(options: Options) -> str:
 
 
 def describe_surroundings(
-    place: Workspace, options: Options, *, cwd: str = "", worktree: str = ""
+    workspace: Workspace, options: Options, *, cwd: str = "", worktree: str = ""
 ) -> Environment:
     """Describe a session's current surroundings for its log."""
     return Environment(
-        cwd=cwd or place.cwd,
+        cwd=cwd or workspace.cwd,
         platform=sys.platform,
         date=strftime("%Y-%m-%d", localtime()),
-        branch=_read_git_branch(worktree or place.project.root),
+        branch=_read_git_branch(worktree or workspace.project.root),
         folders=options.folders,
     )
 

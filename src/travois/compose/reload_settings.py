@@ -31,10 +31,10 @@ class SettingsReload:
     """A watcher that applies changed settings files to a running session."""
 
     def __init__(
-        self, place: Workspace, loaded: LoadedSettings, *, again: Callable[[], LoadedSettings]
+        self, workspace: Workspace, loaded: LoadedSettings, *, again: Callable[[], LoadedSettings]
     ) -> None:
-        self._place, self._loaded, self._again = place, loaded, again
-        self._seen = _read_file_stamps(_list_settings_files(place, loaded))
+        self._place, self._loaded, self._again = workspace, loaded, again
+        self._seen = _read_file_stamps(_list_settings_files(workspace, loaded))
 
     async def __call__(self, agent: Agent) -> None:
         """Apply changed settings; called at every safe boundary."""
@@ -94,15 +94,15 @@ def _exchange_entries(
     return (*new, *(one for one in held if one not in old and one not in new))
 
 
-def _list_settings_files(place: Workspace, loaded: LoadedSettings) -> tuple[str, ...]:
+def _list_settings_files(workspace: Workspace, loaded: LoadedSettings) -> tuple[str, ...]:
     """List the settings files that are watched while a session runs."""
     usual = [
-        str(place.home.settings),
+        str(workspace.home.settings),
         *CLAUDE.home_paths(os.environ, "settings.json"),
-        os.path.join(place.cwd, ".claude/settings.json"),
+        os.path.join(workspace.cwd, ".claude/settings.json"),
         os.path.join(loaded.root, ".claude/settings.local.json"),
-        os.path.join(place.project.root, ".travois/settings.json"),
-        os.path.join(place.project.root, ".travois/settings.local.json"),
+        os.path.join(workspace.project.root, ".travois/settings.json"),
+        os.path.join(workspace.project.root, ".travois/settings.local.json"),
     ]
     return tuple(dict.fromkeys((*usual, *loaded.files)))
 
@@ -119,10 +119,10 @@ def _read_file_stamps(paths: tuple[str, ...]) -> FileStamps:
     return found
 
 
-def _settings_source(path: str, place: Workspace) -> str:
+def _settings_source(path: str, workspace: Workspace) -> str:
     """Return the level of a settings file, in the words of other agents' hooks."""
     if path.startswith("/etc/"):
         return "policy_settings"
     if path.endswith("settings.local.json"):
         return "local_settings"
-    return "project_settings" if path.startswith(f"{place.project.root}/") else "user_settings"
+    return "project_settings" if path.startswith(f"{workspace.project.root}/") else "user_settings"

@@ -33,8 +33,10 @@ class SessionRelocation:
     finds the session in the right folder.
     """
 
-    def __init__(self, root: str, bounds: SandboxPolicy | None, keeper: MakeSnapshots) -> None:
-        self._root, self._bounds, self._keeper = root, bounds, keeper
+    def __init__(
+        self, root: str, bounds: SandboxPolicy | None, make_snapshots: MakeSnapshots
+    ) -> None:
+        self._root, self._bounds, self._make_snapshots = root, bounds, make_snapshots
 
     def __call__(self, agent: Agent) -> None:
         """Move to where the log says; do nothing if already there."""
@@ -49,7 +51,7 @@ class SessionRelocation:
             return
         snapshots = agent.world.snapshots
         if snapshots is not None:
-            snapshots, agent.turn.kept = self._keeper(snapshots, folders), -1
+            snapshots, agent.turn.kept = self._make_snapshots(snapshots, folders), -1
         agent.use_world(replace(agent.world, root=root, snapshots=snapshots))
         held.guard = replace(held.guard, folders=folders)
         if self._bounds is not None and held.sandbox is not None:

@@ -55,7 +55,7 @@ SKIPPED_FOLDERS = frozenset((".git", "node_modules", ".venv", "__pycache__", "ta
 class SandboxSetup(msgspec.Struct, frozen=True):
     """The sandbox of a session, and notices about it."""
 
-    walls: SandboxSupport | None = None
+    support: SandboxSupport | None = None
     bounds: SandboxPolicy | None = None
     line: str = ""
     """The notice at the start; empty if all is well."""
@@ -65,7 +65,7 @@ class SandboxSetup(msgspec.Struct, frozen=True):
 
 def compose_sandbox(
     loaded: LoadedSettings,
-    place: Workspace,
+    workspace: Workspace,
     stack: AsyncExitStack,
     *,
     attended: bool,
@@ -78,56 +78,56 @@ def compose_sandbox(
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
         return SandboxSetup(line=SANDBOX_OFF_NOTICE)
-    walls = find_sandbox_support(place.home.path / "walls.json", workspace=place.cwd)
-    if walls.kind == "none" and wanted.required:
-        raise UserError("The settings require a sandbox, and there is none", why=walls.line)
-    if walls.kind == "none":
-        why = f"{walls.line}; with no one there to approve it, it needs --no-sandbox"
-        return SandboxSetup(line=walls.line, unwalled="" if attended else why)
-    _check_place(loaded, place)
-    kept = session is not None and session.log.folder.is_relative_to(place.home.sessions)
+    support = find_sandbox_support(workspace.home.path / "walls.json", workspace=workspace.cwd)
+    if support.kind == "none" and wanted.required:
+        raise UserError("The settings require a sandbox, and there is none", why=support.line)
+    if support.kind == "none":
+        why = f"{support.line}; with no one there to approve it, it needs --no-sandbox"
+        return SandboxSetup(line=support.line, unwalled="" if attended else why)
+    _check_place(loaded, workspace)
+    kept = session is not None and session.log.folder.is_relative_to(workspace.home.sessions)
     temp = (
-        _use_session_tmp(session, place, stack)
+        _use_session_tmp(session, workspace, stack)
         if session and kept
         else _make_temporary_folder(stack)
     )
-    spill = session.spill if session is not None else place.home.path / "none"
-    bounds = _build_policy(loaded, place, temp=temp, spill=spill)
+    spill = session.spill if session is not None else workspace.home.path / "none"
+    bounds = _build_policy(loaded, workspace, temp=temp, spill=spill)
     bounds = msgspec.structs.replace(
         bounds,
-        backend="full" if walls.kind == "full" else "partial",
+        backend="full" if support.kind == "full" else "partial",
         attended=attended,
-        free=bounds.free and walls.kind == "full",
+        free=bounds.free and support.kind == "full",
         temp_lasts=kept,
-        programs=find_programs_below_tmp() if walls.kind == "full" else (),
+        programs=find_programs_below_tmp() if support.kind == "full" else (),
     )
-    if walls.bwrap == find_bundled_bwrap():
+    if support.bwrap == find_bundled_bwrap():
         bounds = msgspec.structs.replace(
-            bounds, pinned=(*bounds.pinned, *_bwrap_package_folders(walls.bwrap))
+            bounds, pinned=(*bounds.pinned, *_bwrap_package_folders(support.bwrap))
         )
-    return SandboxSetup(walls, bounds, "" if walls.kind == "full" else walls.line)
+    return SandboxSetup(support, bounds, "" if support.kind == "full" else support.line)
 
 
-def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
+def _check_place(loaded: LoadedSettings, workspace: Workspace) -> None:
     """Refuse unapproved commands in the sandbox if the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
-    if place.cwd not in ("/", home_folder()) or mode not in ("bypass", "auto", "accept-edits"):
+    if workspace.cwd not in ("/", home_folder()) or mode not in ("bypass", "auto", "accept-edits"):
         return
     raise UserError(
-        f"Mode {mode} cannot be used in {place.cwd}",
+        f"Mode {mode} cannot be used in {workspace.cwd}",
         why="the workspace would be all of your files, and nothing would restrict commands",
         fix="Start in a project folder, or use --no-sandbox on a disposable machine.",
     )
 
 
 def _build_policy(
-    loaded: LoadedSettings, place: Workspace, *, temp: str, spill: Path
+    loaded: LoadedSettings, workspace: Workspace, *, temp: str, spill: Path
 ) -> SandboxPolicy:
     """Build the sandbox policy: what commands may read, write and reach on the network."""
     wanted = loaded.settings.sandbox
-    own = os.path.realpath(place.home.path)
-    hidden = tuple(_find_denied_reads(loaded, place.cwd))
-    git = _shared_git_history(place.cwd)
+    own = os.path.realpath(workspace.home.path)
+    hidden = tuple(_find_denied_reads(loaded, workspace.cwd))
+    git = _shared_git_history(workspace.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
     covered = LazyPaths(find_covered_places)
     needed = _list_tool_chain_paths(wanted.hidden_tool_chains)
@@ -149,15 +149,15 @@ def _build_policy(
             *(
                 str(spill),
                 *_expand_paths(wanted.filesystem.allow_read),
-                *_skill_and_plugin_folders(loaded, place),
+                *_skill_and_plugin_folders(loaded, workspace),
             ),
-            *_enclosing_repository(place.cwd),
+            *_enclosing_repository(workspace.cwd),
         ),
         writable=(*_expand_paths(wanted.filesystem.allow_write), *git),
         pinned=(
             *_expand_paths(wanted.filesystem.deny_write),
             *loaded.scripts,
-            *_worktree_git_file(place.cwd),
+            *_worktree_git_file(workspace.cwd),
         ),
         git=git,
         network=wanted.network.mode,
@@ -189,11 +189,11 @@ def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
     return (package, f"{package}.libs")
 
 
-def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple[str, ...]:
+def _skill_and_plugin_folders(loaded: LoadedSettings, workspace: Workspace) -> tuple[str, ...]:
     """Return the folders of skills and plugins that the sandbox shows to commands."""
-    skills = map(os.path.realpath, list_personal_folders(place.home, os.environ))
+    skills = map(os.path.realpath, list_personal_folders(workspace.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
-    apart = (path for path in skills if not is_inside(path, place.cwd))
+    apart = (path for path in skills if not is_inside(path, workspace.cwd))
     folders = (*apart, *(one.folder for one in loaded.plugins))
     return tuple(filter(os.path.isdir, folders))
 
@@ -240,22 +240,22 @@ def _make_temporary_folder(stack: AsyncExitStack) -> str:
     return os.path.realpath(path)
 
 
-def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitStack) -> str:
+def _use_session_tmp(session: OpenedSession, workspace: Workspace, stack: AsyncExitStack) -> str:
     """Open the session's private /tmp for the sandbox; an empty one is removed at the end."""
     folder, parent = session.log.folder, session.parent
-    path = open_session_tmp(place.home, session.id, folder=folder, parent=parent)
+    path = open_session_tmp(workspace.home, session.id, folder=folder, parent=parent)
     stack.callback(close_session_tmp, path)
     return os.path.realpath(path)
 
 
 def find_old_tmp(
-    bounds: SandboxPolicy | None, place: Workspace, *, id: str, session: Session
+    bounds: SandboxPolicy | None, workspace: Workspace, *, id: str, session: Session
 ) -> str:
     """Return the folder of an earlier sandbox's private /tmp if it has files; empty if none.
 
     A session may continue where there is no full sandbox: there /tmp is the machine's own.
     """
-    path = place.home.session_tmp(id)
+    path = workspace.home.session_tmp(id)
     private = bounds is not None and bounds.backend == "full"
     if private or not path.is_dir() or has_only_folders(path):
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from travois.agents import agent_files
 from travois.agents.types import AgentType
 from travois.compose import agents, mcp, memory, sandbox, web
-from travois.compose import agents as crew
 from travois.compose import hooks as hooking
 from travois.compose import mail as posting
 from travois.compose import models as serving
@@ -124,11 +123,11 @@ class SessionRuntime(msgspec.Struct):
     stack: AsyncExitStack
     serve: Callable[[Card], ModelClient]
     """Returns a client for a model."""
-    office: SessionMail | None
+    mail: SessionMail | None
     """Its mail; none without persistence."""
     nights: ProjectDreams | None = None
     """The memory consolidations; none without a person or without memories."""
-    loan: McpServers = McpServers()
+    mcp_servers: McpServers = McpServers()
     """The MCP servers of the session."""
     plugins: tuple[Plugin, ...] = ()
     telemetry: TelemetryOptions | None = None
@@ -228,7 +227,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     session: Session
     guests: HostExtensions
     card: Card
-    fence: sandbox.SandboxSetup
+    sandbox_setup: sandbox.SandboxSetup
     serve: serving.ModelFactory
 
 
@@ -243,20 +242,22 @@ async def compose_session(
         kinds, flaws = load_agent_types(place, loaded, options)
         lead, loaded = agents.choose_main_agent(loaded, kinds, session)
         card, unchosen = await serving.choose_model(loaded, session, scripted=model is not None)
-        fence = sandbox.compose_sandbox(
+        setup = sandbox.compose_sandbox(
             loaded, place, stack, attended=guests.is_attended, session=opened
         )
         serve = serving.ModelFactory(loaded, stack, session=session, given=model)
-        start = SessionParts(place, loaded, options, opened, session, guests, card, fence, serve)
-        world = _build_world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan, tools, remarks = await _compose_tools(start, kinds, lead, world=world, stack=stack)
-        crew.report_lost_children(session, opened)
+        start = SessionParts(place, loaded, options, opened, session, guests, card, setup, serve)
+        world = _build_world(place, loaded, stack, spill=opened.spill, support=setup.support)
+        mcp_servers, tools, remarks = await _compose_tools(
+            start, kinds, lead, world=world, stack=stack
+        )
+        agents.report_lost_children(session, opened)
         dressed, unstyled = skilled.apply_prompt_settings(
             place, loaded, agents.apply_agent_prompt(options, lead)
         )
         settle_session_log(session, place, card=card, tools=tuple(tools.values()), options=dressed)
         mail = loaded.settings.mail if options.persist else None
-        office = posting.compose_mail(
+        session_mail = posting.compose_mail(
             place, opened, session, world=world, settings=mail, stack=stack
         )
         answers, key_source = serve.connect(card)
@@ -264,41 +265,49 @@ async def compose_session(
             loaded, session, serve=serve, chain=options.fallback
         )
         hooks, unusable = hooking.load_hooks(loaded, lead)
-        parts = AgentParts(answers, tools, world, models, hooks, loan, lead, office)
+        parts = AgentParts(answers, tools, world, models, hooks, mcp_servers, lead, session_mail)
         agent = await _compose_agent(start, parts, stack)
         gone = _enter_work_folder(agent, start, stack)
         cut = await _apply_requested_head(agent, card, options, guests=guests, serve=serve)
         notices = (
-            *filter(None, (unchosen, fence.line, cut)),
+            *filter(None, (unchosen, setup.line, cut)),
             *(*loaded.notices, *unusable, *remarks),
             *serving.missing_price_notices(loaded, card),
             *(*gone, *flaws, *unstyled),
             *(*describe_log_damage(opened.log), *settled),
             *rights.startup_notices(loaded, place.cwd),
-            *loan.notices,
+            *mcp_servers.notices,
             *world.processes.take_notices(),
         )
         kept = stack.pop_all()
-        mcp.pin_definitions(session, loan)
-        notices += searching.search_notices(loaded, current_card(agent))
-        notices += (*filter(None, (restore_window(agent),)),)
-        notices += serving.fallback_notices(session, unreachable)
+        mcp.pin_definitions(session, mcp_servers)
+        notices = (*notices, *_model_notices(agent, loaded, unreachable))
         await agents.start_main_agent(agent, lead, _compose_subagents(start, kinds))
-        done = SessionRuntime(opened.id, agent, key_source, notices, kept, serve, office, loan=loan)
-        return _add_settings_parts(done, start)
+        runtime = SessionRuntime(opened.id, agent, key_source, notices, kept, serve, session_mail)
+        return _add_settings_parts(replace(runtime, mcp_servers=mcp_servers), start)
 
 
-def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRuntime:
+def _model_notices(
+    agent: Agent, loaded: LoadedSettings, unreachable: tuple[tuple[str, UserError], ...]
+) -> Iterator[str]:
+    """Yield what to tell about the session's models: web search, their windows, fallbacks."""
+    yield from searching.search_notices(loaded, current_card(agent))
+    if told := restore_window(agent):
+        yield told
+    yield from serving.fallback_notices(agent.session, unreachable)
+
+
+def _add_settings_parts(runtime: SessionRuntime, parts: SessionParts) -> SessionRuntime:
     """Add the session parts that only settings decide: consolidation, telemetry, style."""
-    asked, driven = start.loaded.settings, start.options.driven
-    nights = _open_dreams(start) if start.guests.is_attended and not driven else None
+    asked, driven = parts.loaded.settings, parts.options.driven
+    nights = _open_dreams(parts) if parts.guests.is_attended and not driven else None
     wish, style = read_telemetry_options(asked, os.environ), asked.output_style or DEFAULT_STYLE
-    plugins = start.loaded.plugins
-    return replace(crew, nights=nights, plugins=plugins, style=style, telemetry=wish)
+    plugins = parts.loaded.plugins
+    return replace(runtime, nights=nights, plugins=plugins, style=style, telemetry=wish)
 
 
 async def _compose_tools(
-    start: SessionParts,
+    parts: SessionParts,
     kinds: tuple[AgentType, ...],
     lead: AgentType | None,
     *,
@@ -306,18 +315,18 @@ async def _compose_tools(
     stack: AsyncExitStack,
 ) -> tuple[McpServers, dict[str, AnyTool], tuple[str, ...]]:
     """Compose the MCP servers and tools of a session, and notices about its browser."""
-    place, loaded, options = start.place, start.loaded, start.options
-    session, card = start.session, start.card
+    place, loaded, options = parts.place, parts.loaded, parts.options
+    session, card = parts.session, parts.card
     window, remarks = web.compose_browser(loaded, options, stack, session=session, world=world)
-    every = _select_tools(loaded, options, (*window, *start.guests.tools), card=card)
-    tools = crew.describe_agent_types(agents.select_main_agent_tools(every, lead), kinds)
-    opened = partial(mcp.compose_mcp, place, loaded, options, bounds=start.fence.bounds)
-    loan = await opened(world=world, session=session, card=card)
-    tools |= loan.head_tools(loaded, tools.values())
+    every = _select_tools(loaded, options, (*window, *parts.guests.tools), card=card)
+    tools = agents.describe_agent_types(agents.select_main_agent_tools(every, lead), kinds)
+    opened = partial(mcp.compose_mcp, place, loaded, options, bounds=parts.sandbox_setup.bounds)
+    mcp_servers = await opened(world=world, session=session, card=card)
+    tools |= mcp_servers.head_tools(loaded, tools.values())
     fitting = skilled.drop_skill_tool_if_unused(
         tools, session, place, loaded=loaded, options=options
     )
-    return loan, fitting, remarks
+    return mcp_servers, fitting, remarks
 
 
 class AgentParts(msgspec.Struct, frozen=True):
@@ -328,15 +337,15 @@ class AgentParts(msgspec.Struct, frozen=True):
     world: World
     models: AgentModels
     hooks: tuple[Hook, ...]
-    loan: McpServers
+    mcp_servers: McpServers
     lead: AgentType | None
-    office: SessionMail | None
+    mail: SessionMail | None
 
 
 async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExitStack) -> Agent:
     """Compose a session's agent from its parts; only subagents are added later."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
-    permissions = _agent_permissions(start, parts.loan)
+    permissions = _agent_permissions(start, parts.mcp_servers)
     runtime = _agent_runtime(start)
     snapshots = _open_snapshots(start, permissions.guard.folders)  # not of an agent's own memory
     guard = agents.limit_main_agent(permissions.guard, parts.lead, place)
@@ -355,8 +364,8 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
             loaded,
             session,
             permissions=permissions,
-            place=place,
-            found=start.opened,
+            workspace=place,
+            opened=start.opened,
             stack=later,
         ),
         context=serving.compose_context(place, loaded, session, persist=options.persist),
@@ -364,7 +373,7 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
             place, loaded, world=parts.world, runtime=runtime, persist=options.persist
         ),
         prompt=_agent_prompt(start, permissions, parts.lead),
-        team=_agent_team(start, parts.office),
+        team=_agent_team(start, parts.mail),
         budget=_session_budget(loaded.settings, session),
         models=parts.models,
         turn=agents.begin_main_turn(session, parts.lead),
@@ -376,34 +385,36 @@ def _agent_tools(start: SessionParts, parts: AgentParts) -> AgentTools:
     """Compose an agent's tools: built-in ones, web search and those of MCP servers."""
     search = searching.compose_web_search(start.loaded, serve=start.serve)
     tools = AgentTools(parts.tools, toolset=start.loaded.settings.toolset, search_web=search)
-    return mcp.compose_mcp_tools(tools, parts.loan, start.session)
+    return mcp.compose_mcp_tools(tools, parts.mcp_servers, start.session)
 
 
-def _agent_permissions(start: SessionParts, loan: McpServers) -> AgentPermissions:
+def _agent_permissions(parts: SessionParts, mcp_servers: McpServers) -> AgentPermissions:
     """Compose the agent's permissions; a session left in plan mode stays in it."""
-    place, loaded, fence = start.place, start.loaded, start.fence
-    guard = _build_permissions(place, loaded, start.options, spill=start.opened.spill, fence=fence)
-    if start.session.state.get(MODE_STATE) == "plan" and not start.options.mode:
+    place, loaded, sandbox_setup = parts.place, parts.loaded, parts.sandbox_setup
+    guard = _build_permissions(
+        place, loaded, parts.options, spill=parts.opened.spill, setup=sandbox_setup
+    )
+    if parts.session.state.get(MODE_STATE) == "plan" and not parts.options.mode:
         guard = replace(guard, mode="plan")
     return AgentPermissions(
-        mcp.allow_server_tools(guard, loan),
-        start.guests.person or NoUser(),
-        sandbox=fence.bounds,
-        sandbox_missing=fence.unwalled,
-        save_rules=partial(rights.save_answer, start.session, place.home, loaded.root),
-        is_attended=start.guests.is_attended,
+        mcp.allow_server_tools(guard, mcp_servers),
+        parts.guests.person or NoUser(),
+        sandbox=sandbox_setup.bounds,
+        sandbox_missing=sandbox_setup.unwalled,
+        save_rules=partial(rights.save_answer, parts.session, place.home, loaded.root),
+        is_attended=parts.guests.is_attended,
     )
 
 
-def _agent_runtime(start: SessionParts) -> AgentRuntime:
+def _agent_runtime(parts: SessionParts) -> AgentRuntime:
     """Compose an agent's services: reloading settings, moving folders and worktrees."""
-    place, loaded, options = start.place, start.loaded, start.options
-    shared, id = loaded.settings.worktree.symlink_directories, start.opened.id
+    place, loaded, options = parts.place, parts.loaded, parts.options
+    shared, id = loaded.settings.worktree.symlink_directories, parts.opened.id
     return AgentRuntime(
         jitter=random,
         reload_settings=SettingsReload(place, loaded, again=lambda: load_workspace(options)[1]),
         relocate=SessionRelocation(
-            place.cwd, start.fence.bounds, partial(_reopen_snapshots, start)
+            place.cwd, parts.sandbox_setup.bounds, partial(_reopen_snapshots, parts)
         ),
         worktrees=lambda agent: SessionWorktrees(agent, id, shared),
         while_waiting=ImportAhead().during,
@@ -411,11 +422,11 @@ def _agent_runtime(start: SessionParts) -> AgentRuntime:
 
 
 def _agent_prompt(
-    start: SessionParts, permissions: AgentPermissions, lead: AgentType | None
+    parts: SessionParts, permissions: AgentPermissions, lead: AgentType | None
 ) -> AgentPrompt:
     """Compose the parts of the prompt besides the conversation."""
-    place, loaded, options, session = start.place, start.loaded, start.options, start.session
-    bounds, id = start.fence.bounds, start.opened.id
+    place, loaded, options, session = parts.place, parts.loaded, parts.options, parts.session
+    bounds, id = parts.sandbox_setup.bounds, parts.opened.id
     old_tmp = sandbox.find_old_tmp(bounds, place, id=id, session=session)
 
     def environment() -> Environment:
@@ -435,34 +446,34 @@ def _agent_prompt(
     )
 
 
-def _agent_team(start: SessionParts, office: SessionMail | None) -> AgentTeam:
+def _agent_team(parts: SessionParts, mail: SessionMail | None) -> AgentTeam:
     """Compose what an agent shares with its team: activity names, task list and mail."""
-    naming = serving.compose_naming(start.session, start.loaded, serve=start.serve)
-    if office is None:
+    naming = serving.compose_naming(parts.session, parts.loaded, serve=parts.serve)
+    if mail is None:
         return AgentTeam(naming=naming)
     return AgentTeam(
         naming=naming,
-        tasks=office.tasks,
-        courier=office,
-        collect_mail=lambda agent: office.collect(),
+        tasks=mail.tasks,
+        courier=mail,
+        collect_mail=lambda agent: mail.collect(),
     )
 
 
-def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack) -> tuple[str, ...]:
+def _enter_work_folder(agent: Agent, parts: SessionParts, stack: AsyncExitStack) -> tuple[str, ...]:
     """Move a session to the folder in its log; return notices if that is gone."""
     stack.callback(_end_snapshots, agent)
-    if days := start.loaded.settings.cleanup_period_days:
-        prune_old_sessions(start.place.home, days=days, now=time())
-    gone = leave_missing_worktree(start.session, start.place.cwd)
+    if days := parts.loaded.settings.cleanup_period_days:
+        prune_old_sessions(parts.place.home, days=days, now=time())
+    gone = leave_missing_worktree(parts.session, parts.place.cwd)
     agent.runtime.relocate(agent)
     return (gone,) if gone else ()
 
 
-def _compose_subagents(start: SessionParts, kinds: tuple[AgentType, ...]) -> crew.SubagentFactory:
+def _compose_subagents(parts: SessionParts, kinds: tuple[AgentType, ...]) -> agents.SubagentFactory:
     """Compose the factory that starts an agent's subagents."""
-    folder, among = start.opened.log.folder, serving.model_catalog(start.loaded)
-    shared = start.loaded.settings.worktree.symlink_directories
-    return crew.SubagentFactory(start.place, folder, kinds, start.serve, among, shared)
+    folder, among = parts.opened.log.folder, serving.model_catalog(parts.loaded)
+    shared = parts.loaded.settings.worktree.symlink_directories
+    return agents.SubagentFactory(parts.place, folder, kinds, parts.serve, among, shared)
 
 
 async def _apply_requested_head(
@@ -487,47 +498,47 @@ async def _apply_requested_head(
     )
 
 
-def _open_dreams(start: SessionParts) -> ProjectDreams | None:
+def _open_dreams(parts: SessionParts) -> ProjectDreams | None:
     """Open the project's memory consolidation; None without memories or if nothing is saved."""
-    if not start.options.persist or not (start.place.home.path / "memory").is_dir():
+    if not parts.options.persist or not (parts.place.home.path / "memory").is_dir():
         return None
-    return dreaming.compose_dreaming(start.place, start.loaded)
+    return dreaming.compose_dreaming(parts.place, parts.loaded)
 
 
 def _build_permissions(
-    place: Workspace,
+    workspace: Workspace,
     loaded: LoadedSettings,
     options: Options,
     *,
     spill: Path,
-    fence: sandbox.SandboxSetup,
+    setup: sandbox.SandboxSetup,
 ) -> Permissions:
     """Build a session's permissions from its settings, its options and its sandbox."""
     guard = rights.compose_permissions(
-        loaded, place.cwd, own=str(place.home.path), readable=(str(spill),)
+        loaded, workspace.cwd, own=str(workspace.home.path), readable=(str(spill),)
     )
     guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
-    if fence.bounds is None:
+    if setup.bounds is None:
         return guard
-    writable = (*guard.writable, *fence.bounds.git)
-    return replace(guard, scratch=fence.bounds.temp, writable=writable)
+    writable = (*guard.writable, *setup.bounds.git)
+    return replace(guard, scratch=setup.bounds.temp, writable=writable)
 
 
 def open_mirrored_log(
-    place: Workspace, loaded: LoadedSettings, options: Options, *, stack: AsyncExitStack
+    workspace: Workspace, loaded: LoadedSettings, options: Options, *, stack: AsyncExitStack
 ) -> tuple[OpenedSession, tuple[str, ...]]:
     """Open the log, here and in the session store if there is one; return notices, too."""
     address = find_store_address(options, loaded.settings.session_store, os.environ)
     if not address and options.driven and options.resume and HOST_CONFIG_VARIABLE in os.environ:
-        stored = session_store.fetch_transcript(place, options, os.environ)
-        opened = open_log(place, options, stack)
-        told = session_store.settle_with_transcript(place, opened, stored) if stored else ""
+        stored = session_store.fetch_transcript(workspace, options, os.environ)
+        opened = open_log(workspace, options, stack)
+        told = session_store.settle_with_transcript(workspace, opened, stored) if stored else ""
         return opened, (told,) if told else ()
     if not address:
-        return open_log(place, options, stack), ()
-    storage = session_store.open_session_storage(place, address)
+        return open_log(workspace, options, stack), ()
+    storage = session_store.open_session_storage(workspace, address)
     options = storage.fetch_missing(options)
-    opened = open_log(place, options, stack)
+    opened = open_log(workspace, options, stack)
     return opened, storage.mirror_log(opened, options, stack)
 
 
@@ -574,11 +585,11 @@ def _resolve_work_folder(path: str) -> str:
     return real
 
 
-def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots | None:
+def _open_snapshots(parts: SessionParts, folders: tuple[str, ...]) -> Snapshots | None:
     """Open snapshots of a session's writable folders; None if the session saves nothing."""
-    if not start.options.persist or not start.loaded.settings.file_checkpointing_enabled:
+    if not parts.options.persist or not parts.loaded.settings.file_checkpointing_enabled:
         return None
-    session, place = start.session, start.place
+    session, place = parts.session, parts.place
     return Snapshots(
         place.home.path,
         place.project.key,
@@ -588,12 +599,12 @@ def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots 
 
 
 def _reopen_snapshots(
-    start: SessionParts, former: WorkspaceSnapshots, folders: tuple[str, ...]
+    parts: SessionParts, former: WorkspaceSnapshots, folders: tuple[str, ...]
 ) -> Snapshots | None:
     """Replace a session's snapshots after a move: close the old folders' and open the new."""
     if isinstance(former, Snapshots):
         former.close()
-    return _open_snapshots(start, folders)
+    return _open_snapshots(parts, folders)
 
 
 def _end_snapshots(agent: Agent) -> None:
@@ -619,18 +630,18 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
 
 
 def load_agent_types(
-    place: Workspace, loaded: LoadedSettings, options: Options
+    workspace: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
     """Load a session's agent types, and notices about broken files."""
     return agent_files.load_agent_types(
-        place.home,
-        place.project.root,
-        place.cwd,
+        workspace.home,
+        workspace.project.root,
+        workspace.cwd,
         trusted=loaded.trust == "trusted",
         given=options.agents,
         levels=parse_setting_sources(options.shelves),
         plugins=loaded.plugins,
-        agreed=trust.list_agreed_digests(place.home, loaded.root),
+        agreed=trust.list_agreed_digests(workspace.home, loaded.root),
     )
 
 
@@ -652,20 +663,20 @@ def _select_tools(
 
 
 def _build_world(
-    place: Workspace,
+    workspace: Workspace,
     loaded: LoadedSettings,
     stack: AsyncExitStack,
     *,
     spill: Path,
-    walls: SandboxSupport | None,
+    support: SandboxSupport | None,
 ) -> World:
     """Build the session's files, processes, web and storage for its tools."""
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
-    passed, journal = settings.env_passthrough, str(place.home.path / "guards")
-    processes = LocalProcesses(passed=passed, extra=extra, walls=walls, journal=journal)
+    passed, journal = settings.env_passthrough, str(workspace.home.path / "guards")
+    processes = LocalProcesses(passed=passed, extra=extra, support=support, journal=journal)
     processes.recover()
     stack.push_async_callback(processes.aclose)
-    keep = partial(crew.save_large_output, spill)
-    blobs = BlobStore(place.home.blobs)
+    keep = partial(agents.save_large_output, spill)
+    blobs = BlobStore(workspace.home.blobs)
     files = ReadCache(DiskFiles(processes.accept_change))
-    return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))
+    return World(workspace.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

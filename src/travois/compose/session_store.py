@@ -31,10 +31,10 @@ INDEX_FILE = ".work-index"
 class SessionStorage:
     """The store of one session, while it is opened and used."""
 
-    def __init__(self, store: SessionStore, place: Workspace) -> None:
+    def __init__(self, store: SessionStore, workspace: Workspace) -> None:
         self._store = store
-        self._place = place
-        self._blobs = BlobStore(place.home.blobs)
+        self._place = workspace
+        self._blobs = BlobStore(workspace.home.blobs)
         self._epoch = int(os.environ.get(EPOCH_VARIABLE) or 0)
         self._fetched = False
 
@@ -117,7 +117,7 @@ class SessionStorage:
 
 
 def fetch_transcript(
-    place: Workspace, options: Options, environ: Mapping[str, str]
+    workspace: Workspace, options: Options, environ: Mapping[str, str]
 ) -> SessionStore | None:
     """Return the session to resume as the host of claude-agent-sdk got it from its store.
 
@@ -130,22 +130,22 @@ def fetch_transcript(
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     store = transcript_frames.unpack_transcript(path, options.resume, scratch)
     if store is not None:
-        SessionStorage(store, place).fetch_missing(options)
+        SessionStorage(store, workspace).fetch_missing(options)
     return store
 
 
-def settle_with_transcript(place: Workspace, opened: OpenedSession, store: SessionStore) -> str:
+def settle_with_transcript(workspace: Workspace, opened: OpenedSession, store: SessionStore) -> str:
     """Take over what the host's store has and this machine has not; return what to tell."""
     assert isinstance(opened.log, ResilientSessionLog)
-    folder, kept = opened.log.folder, BlobStore(place.home.blobs)
+    folder, kept = opened.log.folder, BlobStore(workspace.home.blobs)
     told = fetch.settle_difference(store, opened.id, folder, kept)
     opened.log.reread_end()
     return told
 
 
-def open_session_storage(place: Workspace, address: str) -> SessionStorage:
+def open_session_storage(workspace: Workspace, address: str) -> SessionStorage:
     """Open the session store at an address."""
-    return SessionStorage(stores.open_store(address), place)
+    return SessionStorage(stores.open_store(address), workspace)
 
 
 def _close_mirror(used: mirror.SessionMirror) -> None:

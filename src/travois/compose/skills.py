@@ -28,15 +28,15 @@ from travois.settings.sources import parse_setting_sources
 from travois.skills.skill_files import DiskSkills, SkillPlaces
 
 
-def skill_folders(place: Workspace, loaded: LoadedSettings, options: Options) -> SkillPlaces:
+def skill_folders(workspace: Workspace, loaded: LoadedSettings, options: Options) -> SkillPlaces:
     """Return the folders of skills, with the settings for them."""
     asked = loaded.settings
     return SkillPlaces(
-        place.home,
-        place.project.root,
-        place.cwd,
+        workspace.home,
+        workspace.project.root,
+        workspace.cwd,
         trusted=loaded.trust == "trusted",
-        agreed=trust.list_agreed_digests(place.home, loaded.root),
+        agreed=trust.list_agreed_digests(workspace.home, loaded.root),
         levels=parse_setting_sources(options.shelves),
         plugins=loaded.plugins,
         environ=os.environ,
@@ -56,15 +56,15 @@ def environment_for_tools(loaded: LoadedSettings) -> dict[str, str]:
     return env | {"PATH": os.pathsep.join((usual, *bins))} if bins else env
 
 
-def compose_skills(place: Workspace, loaded: LoadedSettings, options: Options) -> DiskSkills:
+def compose_skills(workspace: Workspace, loaded: LoadedSettings, options: Options) -> DiskSkills:
     """Compose the skills of a session."""
-    return DiskSkills(skill_folders(place, loaded, options))
+    return DiskSkills(skill_folders(workspace, loaded, options))
 
 
 def drop_skill_tool_if_unused(
     tools: dict[str, AnyTool],
     session: Session,
-    place: Workspace,
+    workspace: Workspace,
     *,
     loaded: LoadedSettings,
     options: Options,
@@ -74,12 +74,12 @@ def drop_skill_tool_if_unused(
         names = list_shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
         needed = any(spec.name in names for spec in epoch.tools)
     else:
-        needed = bool(compose_skills(place, loaded, options).load_always().skills)
+        needed = bool(compose_skills(workspace, loaded, options).load_always().skills)
     return {name: tool for name, tool in tools.items() if needed or name != "Skill"}
 
 
 def apply_prompt_settings(
-    place: Workspace, loaded: LoadedSettings, options: Options
+    workspace: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     """Apply language, attribution and output style to the system prompt; return notices."""
     asked = loaded.settings
@@ -88,12 +88,12 @@ def apply_prompt_settings(
     )
     more = "\n\n".join(filter(None, (told, options.append_system)))
     return _apply_output_style(
-        place, loaded, replace(options, append_system=more, toolset=asked.toolset)
+        workspace, loaded, replace(options, append_system=more, toolset=asked.toolset)
     )
 
 
 def _apply_output_style(
-    place: Workspace, loaded: LoadedSettings, options: Options
+    workspace: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     """Apply the chosen output style to the system prompt; return notices."""
     wanted = loaded.settings.output_style
@@ -103,7 +103,7 @@ def _apply_output_style(
     )
     if plain and not plugged:
         return options, ()
-    known, notices = load_styles(skill_folders(place, loaded, options))
+    known, notices = load_styles(skill_folders(workspace, loaded, options))
     style = next((one for one in known.values() if one.forced), known.get(wanted.casefold()))
     if style is None and plain:
         return options, notices
@@ -116,17 +116,17 @@ def _apply_output_style(
 
 
 def compose_instructions(
-    place: Workspace, loaded: LoadedSettings, guard: Permissions, *, sources: str
+    workspace: Workspace, loaded: LoadedSettings, permissions: Permissions, *, sources: str
 ) -> InstructionLibrary:
     """Compose the instruction files of the user and the project, with those of plugins."""
     claude, codex, opencode = (
         str(a.find_home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE)
     )
     places = InstructionPlaces(
-        place.cwd,
-        place.project.root,
-        folders=guard.folders,
-        own=str(place.home.path),
+        workspace.cwd,
+        workspace.project.root,
+        folders=permissions.folders,
+        own=str(workspace.home.path),
         claude=claude,
         codex=codex,
         opencode=opencode,
@@ -136,4 +136,6 @@ def compose_instructions(
         levels=parse_setting_sources(sources),
         trusted=loaded.trust == "trusted",
     )
-    return InstructionLibrary(places, hidden=hidden_path_filter(guard, "Read", root=place.cwd))
+    return InstructionLibrary(
+        places, hidden=hidden_path_filter(permissions, "Read", root=workspace.cwd)
+    )

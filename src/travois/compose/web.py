@@ -62,7 +62,7 @@ def search_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
 
 
 async def _search_with_provider(
-    agent: Agent, wanted: SearchQuery, serve: Callable[[Card], ModelClient], among: Catalog
+    agent: Agent, query: SearchQuery, serve: Callable[[Card], ModelClient], among: Catalog
 ) -> SearchResults:
     """Search the web through the current model's provider, with its cheapest model."""
     card = current_model(agent)
@@ -71,7 +71,7 @@ async def _search_with_provider(
         raise OSError(f"the provider of {card.name} has no web search")
     small = models.find_small_model(card, serve, among=among) or SmallModel(card, agent.model)
     return await search_with_model(
-        agent, wanted, WebSearchModel(small, known.search, known.search_price)
+        agent, query, WebSearchModel(small, known.search, known.search_price)
     )
 
 

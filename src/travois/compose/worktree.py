@@ -47,7 +47,7 @@ class GitContext(msgspec.Struct, frozen=True):
 class Worktree(msgspec.Struct, frozen=True):
     """A git worktree: a folder with the files of a commit."""
 
-    ground: GitContext
+    git: GitContext
     repo: GitRepository
     path: str
     branch: str
@@ -57,7 +57,7 @@ class Worktree(msgspec.Struct, frozen=True):
     @property
     def root(self) -> str:
         """The folder in it that corresponds to the parent's workspace."""
-        below = os.path.relpath(self.ground.cwd, self.repo.top)
+        below = os.path.relpath(self.git.cwd, self.repo.top)
         return os.path.normpath(os.path.join(self.path, below))
 
     @property
@@ -84,10 +84,10 @@ async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = 
 
 async def find_worktree(agent: Agent, path: str) -> Worktree:
     """Return the git worktree of the repository at a path; raise `ToolError` if it is none."""
-    ground = _git_context(agent)
-    repo = await repository.find_repository(ground)
+    git = _git_context(agent)
+    repo = await repository.find_repository(git)
     listed = repository.decode_git_output(
-        await repository.run_git_query(ground, repo, ("worktree", "list", "--porcelain"))
+        await repository.run_git_query(git, repo, ("worktree", "list", "--porcelain"))
     )
     wanted = os.path.realpath(path)
     for block in listed.split("\n\n"):
@@ -95,14 +95,14 @@ async def find_worktree(agent: Agent, path: str) -> Worktree:
         if lines and os.path.realpath(lines[0].removeprefix("worktree ")) == wanted:
             branches = (line.removeprefix("branch refs/heads/") for line in lines)
             branch = next((b for b, line in zip(branches, lines, strict=True) if b != line), "")
-            return Worktree(ground, repo, wanted, branch or "(detached)")
+            return Worktree(git, repo, wanted, branch or "(detached)")
     raise ToolError(f"{path} is not a worktree of {repo.top}. `git worktree list` shows them.")
 
 
 async def worktree_at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
     """Return a git worktree that was created from another folder of the repository."""
-    ground = _git_context(agent, root)
-    return Worktree(ground, await repository.find_repository(ground), path, branch)
+    git = _git_context(agent, root)
+    return Worktree(git, await repository.find_repository(git), path, branch)
 
 
 def _git_context(agent: Agent, root: str = "") -> GitContext:
@@ -115,26 +115,26 @@ def _git_context(agent: Agent, root: str = "") -> GitContext:
     return GitContext(root, world.files, world.processes, around)
 
 
-async def _create_worktree(ground: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
+async def _create_worktree(git: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
     """Create a worktree on a new branch, with the ignored files that it should have."""
-    repo = await repository.find_repository(ground)
+    repo = await repository.find_repository(git)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
-    tree = Worktree(ground, repo, path, f"travois/{name}", shared)
+    tree = Worktree(git, repo, path, f"travois/{name}", shared)
     _ignore_worktrees(Path(repo.top, WORKTREES_FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
-    await repository.run_git_query(ground, repo, words)
-    included = await _list_included_files(msgspec.structs.replace(ground, cwd=repo.top), repo)
+    await repository.run_git_query(git, repo, words)
+    included = await _list_included_files(msgspec.structs.replace(git, cwd=repo.top), repo)
     await anyio.to_thread.run_sync(_copy_included_files, tree, included)
     return tree
 
 
-async def _list_included_files(ground: GitContext, repo: GitRepository) -> tuple[str, ...]:
+async def _list_included_files(git: GitContext, repo: GitRepository) -> tuple[str, ...]:
     """Return ignored files that the repository wants copied into its worktrees."""
     if not os.path.isfile(os.path.join(repo.top, INCLUDE_FILE)):
         return ()
     listed = [
         repository.decode_git_output(
-            await repository.run_git_query(ground, repo, (*LIST_IGNORED_COMMAND, how))
+            await repository.run_git_query(git, repo, (*LIST_IGNORED_COMMAND, how))
         ).split("\0")
         for how in (f"--exclude-from={INCLUDE_FILE}", "--exclude-standard")
     ]
@@ -161,11 +161,9 @@ def run_in_worktree(name: str, work: Callable[[], int]) -> int:
             f"--worktree {name} is not a valid name", fix="Use letters, digits, dots and dashes."
         )
     before = os.getcwd()
-    ground = GitContext(before, DiskFiles(), LocalProcesses())
+    git = GitContext(before, DiskFiles(), LocalProcesses())
     try:
-        tree = anyio.run(
-            _find_or_create, ground, name or f"{os.urandom(4).hex()}", _shared_folders()
-        )
+        tree = anyio.run(_find_or_create, git, name or f"{os.urandom(4).hex()}", _shared_folders())
     except ToolError as refusal:
         raise UserError("A worktree cannot be created here", why=str(refusal)) from None
     os.chdir(tree.root)
@@ -184,13 +182,13 @@ def _shared_folders() -> tuple[str, ...]:
     return loaded.settings.worktree.symlink_directories
 
 
-async def _find_or_create(ground: GitContext, name: str, shared: tuple[str, ...]) -> Worktree:
+async def _find_or_create(git: GitContext, name: str, shared: tuple[str, ...]) -> Worktree:
     """Return the worktree of that name, created if there is none."""
-    repo = await repository.find_repository(ground)
+    repo = await repository.find_repository(git)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     if os.path.isdir(path):
-        return Worktree(ground, repo, path, f"travois/{name}", shared)
-    return await _create_worktree(ground, name, shared=shared)
+        return Worktree(git, repo, path, f"travois/{name}", shared)
+    return await _create_worktree(git, name, shared=shared)
 
 
 def _ignore_worktrees(folder: Path) -> None:
@@ -201,8 +199,8 @@ def _ignore_worktrees(folder: Path) -> None:
 
 async def unsaved_work(tree: Worktree) -> str:
     """Describe the work that removing a worktree would lose; empty if none."""
-    ground, repo, ref = tree.ground, tree.repo, f"refs/heads/{tree.branch}"
-    there = msgspec.structs.replace(ground, cwd=tree.path)
+    git, repo, ref = tree.git, tree.repo, f"refs/heads/{tree.branch}"
+    there = msgspec.structs.replace(git, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
     changed = repository.decode_git_output(
         await repository.run_git_query(there, repo, ("status", "--porcelain"))
@@ -220,9 +218,9 @@ async def unsaved_work(tree: Worktree) -> str:
 
 async def discard_worktree(tree: Worktree) -> None:
     """Remove a worktree and its branch, with everything in them."""
-    ground, repo = tree.ground, tree.repo
-    await repository.run_git_query(ground, repo, ("worktree", "remove", "--force", tree.path))
-    await repository.run_git_query(ground, repo, ("branch", "-q", "-D", tree.branch))
+    git, repo = tree.git, tree.repo
+    await repository.run_git_query(git, repo, ("worktree", "remove", "--force", tree.path))
+    await repository.run_git_query(git, repo, ("branch", "-q", "-D", tree.branch))
 
 
 async def _try_remove(tree: Worktree) -> bool:

@@ -170,14 +170,14 @@ def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
 
 
 def _receipt_state(
-    one: CompactionReceipt, shown: dict[int, int], undone: set[int], alive: set[int]
+    receipt: CompactionReceipt, shown: dict[int, int], undone: set[int], alive: set[int]
 ) -> ReceiptState:
     """Return a compaction's state: in effect, rewound, undone or replaced."""
-    if one.entry not in alive:
+    if receipt.entry not in alive:
         return "rewound"
-    if one.entry in shown:
+    if receipt.entry in shown:
         return "stands"
-    return "undone" if one.entry in undone else "replaced by a later one"
+    return "undone" if receipt.entry in undone else "replaced by a later one"
 
 
 # What is in the window: every block with its source, its size, its cache, and why it is there.

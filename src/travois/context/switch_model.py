@@ -45,7 +45,7 @@ class TrialLog:
         return list(self._entries)
 
 
-def switch_to_model(agent: Agent, epoch: Epoch, *, written: ModelSummary | None = None) -> str:
+def switch_to_model(agent: Agent, epoch: Epoch, *, summary: ModelSummary | None = None) -> str:
     """Make this epoch the head of every request; raises `UserError`, and changes nothing, if not.
 
     `written` is the model's part of a summary that may be needed; without it, a prepared one is
@@ -56,7 +56,7 @@ def switch_to_model(agent: Agent, epoch: Epoch, *, written: ModelSummary | None 
     if not _is_too_large(trial):
         agent.session.append(epoch)
         return ""
-    fact = _compact_trial(trial, written)
+    fact = _compact_trial(trial, summary)
     agent.session.append(fact)
     agent.session.append(epoch)
     agent.session.emit(UserWarned(told := compact.describe_compaction(fact)))
@@ -84,7 +84,7 @@ async def switch_to_model_with_summary(
             written = summary_call.ModelSummary(why=fault.what)
         finally:
             agent.session.emit(CompactionProgress(over=True))
-    return switch_to_model(agent, epoch, written=written)
+    return switch_to_model(agent, epoch, summary=written)
 
 
 def _make_trial_agent(agent: Agent, epoch: Epoch) -> Agent:
@@ -104,17 +104,17 @@ def _is_too_large(trial: Agent) -> bool:
     return context_tokens(trial.session.view) >= stop_threshold(current_model(trial))
 
 
-def _compact_trial(trial: Agent, written: summary_call.ModelSummary | None) -> Compacted:
+def _compact_trial(trial: Agent, summary: summary_call.ModelSummary | None) -> Compacted:
     """Compact for a model switch without a request; raises `UserError` if it is still too large."""
     card, most = current_model(trial), stop_threshold(current_model(trial))
     goal, wish = min(compaction_threshold(trial), most), summary_prompt.SummaryRequest("switch")
     fact = None
     for part in (
-        written or summary_call.find_prepared_summary(trial),
+        summary or summary_call.find_prepared_summary(trial),
         summary_call.ModelSummary(why="no room for a summary by the model"),
     ):
         fact = compact.best_compaction(
-            trial, compact.cut_candidates(trial), wish=wish, written=part, goal=goal
+            trial, compact.cut_candidates(trial), request=wish, summary=part, goal=goal
         )
         if fact is not None and fact.after < most:
             return replace(fact, limit=compaction_threshold(trial))

@@ -128,17 +128,17 @@ class Budget(msgspec.Struct):
 
     def spend(self, usage: Usage, dollars: float = 0.0, *, turns: int = 0) -> None:
         """Charge a reply to this budget and to those above it."""
-        for purse in self._chain():
-            purse.spent += Amount(turns, usage.context, dollars)
+        for budget in self._chain():
+            budget.spent += Amount(turns, usage.context, dollars)
 
     def reserve(self, amount: Amount) -> None:
         """Reserve the most that a request may cost; a negative amount releases it."""
-        for purse in self._chain():
-            purse.held += amount
+        for budget in self._chain():
+            budget.held += amount
 
     def remaining(self) -> Amount:
         """Return the amount that is neither spent nor reserved; infinite without a limit."""
-        rooms = [purse._own_remaining() for purse in self._chain()]
+        rooms = [budget._own_remaining() for budget in self._chain()]
         return Amount(
             min(room.turns for room in rooms),
             min(room.tokens for room in rooms),
@@ -147,16 +147,16 @@ class Budget(msgspec.Struct):
 
     def has_reservations(self) -> bool:
         """Return whether running requests may release some of their reservations."""
-        return any(purse.held.turns or purse.held.tokens for purse in self._chain())
+        return any(budget.held.turns or budget.held.tokens for budget in self._chain())
 
     def seconds_left(self, now: float) -> float:
         """Return the seconds that the run may still take; infinite without a limit."""
-        return min(purse._own_deadline() - now for purse in self._chain())
+        return min(budget._own_deadline() - now for budget in self._chain())
 
     def reached_limit(self, now: float = 0.0) -> ReachedLimit | None:
         """Return the limit that lets no request be sent; none if one may."""
         return next(
-            (found for purse in self._chain() for found in purse._limits_at_share(now, 1.0)), None
+            (found for budget in self._chain() for found in budget._limits_at_share(now, 1.0)), None
         )
 
     def exhausted_text(self, now: float = 0.0) -> str:
@@ -169,34 +169,34 @@ class Budget(msgspec.Struct):
         return next(
             (
                 at.text
-                for purse in self._chain()
-                for at in purse._limits_at_share(now, WARNING_SHARE)
+                for budget in self._chain()
+                for at in budget._limits_at_share(now, WARNING_SHARE)
             ),
             "",
         )
 
     def spawn_blocker(self) -> str:
         """Return why no subagent may be started; empty if one may."""
-        for level, purse in enumerate(self._chain(), 1):
-            if 0 < purse.limits.depth < level:
-                return _limit_text(purse, "depth", purse.limits.depth)
-            if 0 < purse.limits.agents <= purse.agents:
-                return _limit_text(purse, "agents", purse.limits.agents)
+        for level, budget in enumerate(self._chain(), 1):
+            if 0 < budget.limits.depth < level:
+                return _limit_text(budget, "depth", budget.limits.depth)
+            if 0 < budget.limits.agents <= budget.agents:
+                return _limit_text(budget, "agents", budget.limits.agents)
         return ""
 
     def create_child(self, limits: Limits, *, whose: str = "the agent") -> Budget:
         """Create the budget of a subagent."""
         assert not self.spawn_blocker(), self.spawn_blocker()
-        for purse in self._chain():
-            purse.agents += 1
+        for budget in self._chain():
+            budget.agents += 1
         return Budget(limits, self, whose)
 
     def _chain(self) -> Iterator[Budget]:
         """Yield this budget and all budgets above it."""
-        purse: Budget | None = self
-        while purse is not None:
-            yield purse
-            purse = purse.parent
+        budget: Budget | None = self
+        while budget is not None:
+            yield budget
+            budget = budget.parent
 
     def _own_remaining(self) -> Amount:
         limits, used = self.limits, self.spent + self.held
@@ -237,5 +237,5 @@ def format_amount(what: LimitName, number: float) -> str:
             return f"{number:,.12g} {what}"
 
 
-def _limit_text(purse: Budget, what: LimitName, most: float) -> str:
-    return f"{purse.whose}'s limit of {format_amount(what, most)}"
+def _limit_text(budget: Budget, what: LimitName, most: float) -> str:
+    return f"{budget.whose}'s limit of {format_amount(what, most)}"

@@ -84,17 +84,17 @@ def warn_near_limit(agent: Agent) -> None:
 @asynccontextmanager
 async def charge_request(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Charge]:
     """Reserve a request's cost in the budget, then charge its usage; raises `BudgetExhausted`."""
-    card, purse = _view_card(agent, view), agent.budget
+    card, budget = _view_card(agent, view), agent.budget
     asked = estimate_cost(agent, view, turns=turns)
     output = await _wait_for_budget(agent, asked, longest=card.output)
     payment, need = Charge(output if output < card.output else 0), asked.total(output)
-    purse.reserve(need)
+    budget.reserve(need)
     try:
         yield payment
     finally:
-        purse.reserve(Amount() - need)
+        budget.reserve(Amount() - need)
         if payment.usage is not None:
-            purse.spend(payment.usage, compute_cost(payment.usage, card.price), turns=turns)
+            budget.spend(payment.usage, compute_cost(payment.usage, card.price), turns=turns)
 
 
 def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
@@ -117,21 +117,21 @@ def _view_card(agent: Agent, view: View) -> ModelCard:
     return view.epoch.model if view.epoch is not None else current_model(agent)
 
 
-async def _wait_for_budget(agent: Agent, asked: CostEstimate, *, longest: int) -> int:
+async def _wait_for_budget(agent: Agent, cost: CostEstimate, *, longest: int) -> int:
     """Return the reply length that the budget affords; wait while requests hold parts of it."""
     while True:
         check_budget(agent)
-        output = int(min(asked.affordable_tokens(agent.budget.remaining()), longest))
+        output = int(min(cost.affordable_tokens(agent.budget.remaining()), longest))
         if output >= min(MIN_REPLY_TOKENS, longest):
             return output
         if not agent.budget.has_reservations():
-            raise BudgetExhausted(_describe_shortfall(agent, asked))
+            raise BudgetExhausted(_describe_shortfall(agent, cost))
         await agent.runtime.sleep(BUDGET_POLL_SECONDS)
 
 
-def _describe_shortfall(agent: Agent, asked: CostEstimate) -> ReachedLimit:
+def _describe_shortfall(agent: Agent, cost: CostEstimate) -> ReachedLimit:
     """Describe the budget limit that leaves too little for one more request."""
-    left, need = agent.budget.remaining(), asked.total(MIN_REPLY_TOKENS)
+    left, need = agent.budget.remaining(), cost.total(MIN_REPLY_TOKENS)
     what = "tokens" if left.tokens < need.tokens else "dollars"
     needed, rest = (format_amount(what, getattr(of, what)) for of in (need, left))
     return ReachedLimit(what, f"{rest} left, and the next request may need {needed}")

@@ -44,18 +44,18 @@ CLOCK_MARGIN_SECONDS = 0.001
 
 async def run_turn(agent: Agent) -> EndReason:
     """Run one turn of the agent loop until the model has finished. Cancel it to stop it."""
-    session, purse, detail = agent.session, agent.budget, ""
+    session, budget, detail = agent.session, agent.budget, ""
     agent.turn.stop_reason, agent.turn.sent_back = "", 0
     agent.turn.began = session.last.seq if session.last else 0
     why: EndReason = "crashed"
-    purse.begin_run(began := agent.runtime.clock())
+    budget.begin_run(began := agent.runtime.clock())
     try:
-        with anyio.move_on_after(most := purse.seconds_left(began)) as time:
+        with anyio.move_on_after(most := budget.seconds_left(began)) as time:
             why, detail = await _ask_and_act(agent)
         if time.cancelled_caught:
             why, detail = (
                 "budget",
-                f"reached {purse.exhausted_text(began + most + CLOCK_MARGIN_SECONDS)}",
+                f"reached {budget.exhausted_text(began + most + CLOCK_MARGIN_SECONDS)}",
             )
     except BudgetExhausted as stop:
         why, detail = stop.why, str(stop)
@@ -70,7 +70,7 @@ async def run_turn(agent: Agent) -> EndReason:
         revoke_turn_rights(agent)
         with anyio.CancelScope(shield=True):
             await snapshot_after_turn(agent)
-        purse.end_run(agent.runtime.clock())
+        budget.end_run(agent.runtime.clock())
         session.append(Ended(why, detail))
         session.sync()
     return why

@@ -102,7 +102,7 @@ class CallDecision(msgspec.Struct, frozen=True):
     """The permission decision on a tool call, and the sandbox it runs in."""
 
     decided: Decided
-    cage: SandboxProfile | None = None
+    sandbox: SandboxProfile | None = None
     trial: bool = False
     """True for a read-only run that is asked about only if it fails."""
     input: str = ""
@@ -110,11 +110,11 @@ class CallDecision(msgspec.Struct, frozen=True):
 
 
 async def decide_call(
-    agent: Agent, ready: ParsedCall, heard: HookDecision = NO_DECISION
+    agent: Agent, ready: ParsedCall, decision: HookDecision = NO_DECISION
 ) -> CallDecision:
     """Decide permission for a tool call and its sandbox; `heard` is the hooks' decision."""
     wanted = build_call_context(agent, ready)
-    verdict = _decide_with_hook_result(agent, wanted, heard)
+    verdict = _decide_with_hook_result(agent, wanted, decision)
     if ready.tool.judged_as:
         verdict = _prefer_named_rule(
             decide_permission(agent.permissions.guard, replace(wanted, tool=ready.call.name)),
@@ -182,15 +182,15 @@ def preapprove_call(
 
 
 def _decide_with_hook_result(
-    agent: Agent, wanted: ToolUse, heard: HookDecision
+    agent: Agent, use: ToolUse, decision: HookDecision
 ) -> PermissionDecision:
     """Decide permission by rules and mode; a hook may still ask, or allow what the mode asks."""
-    verdict = _restrict_in_plan_mode(agent, wanted, judge_unasked(agent, wanted))
-    because = f"hook: {heard.reason or 'no reason given'}"
-    if heard.decision in ("ask", "defer") and verdict.effect == "allow":
+    verdict = _restrict_in_plan_mode(agent, use, judge_unasked(agent, use))
+    because = f"hook: {decision.reason or 'no reason given'}"
+    if decision.decision in ("ask", "defer") and verdict.effect == "allow":
         return PermissionDecision("ask", because, "hook")
-    if heard.decision == "allow" and verdict.effect == "ask":
-        granted = decide_permission(replace(agent.permissions.guard, mode="bypass"), wanted)
+    if decision.decision == "allow" and verdict.effect == "ask":
+        granted = decide_permission(replace(agent.permissions.guard, mode="bypass"), use)
         return (
             PermissionDecision("allow", because, "hook") if granted.effect == "allow" else verdict
         )
@@ -198,15 +198,15 @@ def _decide_with_hook_result(
 
 
 def _restrict_in_plan_mode(
-    agent: Agent, wanted: ToolUse, verdict: PermissionDecision
+    agent: Agent, use: ToolUse, verdict: PermissionDecision
 ) -> PermissionDecision:
     """Ask permission in plan mode unless the sandbox makes an allowed command read-only."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
     held = agent.permissions.sandbox is not None and not runs_outside_sandbox(
-        agent.permissions.sandbox, wanted
+        agent.permissions.sandbox, use
     )
-    if held or all(plan.is_read_only for plan in wanted.plans):
+    if held or all(plan.is_read_only for plan in use.plans):
         return verdict
     return PermissionDecision(
         "ask", "may change something, and no sandbox prevents it in plan mode"
@@ -247,7 +247,7 @@ async def ask_person(
         digest=_digest_question(agent, ready),
     )
     if agent.hooks.active is not None and (decided := await _ask_hooks(agent, question, wanted)):
-        return replace(decided, cage=around)
+        return replace(decided, sandbox=around)
     agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.permissions.person.decide(question)
     agent.turn.stop_reason = agent.turn.stop_reason or answer.stop
@@ -262,14 +262,14 @@ async def ask_person(
 
 
 async def _ask_hooks(
-    agent: Agent, question: PermissionQuestion, wanted: ToolUse
+    agent: Agent, question: PermissionQuestion, use: ToolUse
 ) -> CallDecision | None:
     """Return a permission hook's answer in place of the user's; None if there is none."""
     call = Call(question.call, question.tool, question.args)
     always = suggest_updates(parse_permission_rule(rule, "allow") for rule in question.always)
     offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
     occasion = PermissionRequest(call.name, decode_call_args(call), (*always, *offer))
-    heard = await fire_hooks(agent, occasion, call=call.id, use=wanted)
+    heard = await fire_hooks(agent, occasion, call=call.id, use=use)
     if why := heard.block or heard.stop:
         return CallDecision(Decided(call.id, "deny", why, by="hook"))
     if heard.decision != "allow":
@@ -310,7 +310,7 @@ def _save_rules(agent: Agent, rules: tuple[str, ...], *, everywhere: bool) -> No
         agent.permissions.save_rules(replace(each, destination=place))
 
 
-def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecision) -> bool:
+def _can_try_read_only(agent: Agent, use: ToolUse, verdict: PermissionDecision) -> bool:
     """Return whether a call may first run in a read-only sandbox, before asking permission."""
     if (
         agent.permissions.sandbox is None
@@ -318,33 +318,31 @@ def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecisio
         or not verdict.doubt
     ):
         return False
-    if runs_outside_sandbox(agent.permissions.sandbox, wanted) or not can_try_read_only(
-        agent.permissions.guard, wanted
+    if runs_outside_sandbox(agent.permissions.sandbox, use) or not can_try_read_only(
+        agent.permissions.guard, use
     ):
         return False
     if agent.permissions.guard.mode == "plan":
         return True
-    steps = (step for plan in wanted.plans for step in plan.steps)
+    steps = (step for plan in use.plans for step in plan.steps)
     # They would fail for what they write, after minutes, and run again.
     if agent.permissions.sandbox.attended and any(map(is_builder, steps)):
         return False
-    return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(wanted.params)
+    return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(use.params)
 
 
-def sandbox_for_call(
-    agent: Agent, wanted: ToolUse, *, unasked: bool = False
-) -> SandboxProfile | None:
+def sandbox_for_call(agent: Agent, use: ToolUse, *, unasked: bool = False) -> SandboxProfile | None:
     """Return the sandbox for a permitted call; unapproved commands get a narrower one."""
-    if agent.permissions.sandbox is None or not wanted.plans:
+    if agent.permissions.sandbox is None or not use.plans:
         return None
-    looks = all(plan.is_read_only for plan in wanted.plans)
+    looks = all(plan.is_read_only for plan in use.plans)
     if not unasked or looks:
-        return build_sandbox_profile(agent.permissions.sandbox, agent.permissions.guard, wanted)
-    shown = (*agent.permissions.sandbox.shown, *find_ruled_reads(agent.permissions.guard, wanted))
+        return build_sandbox_profile(agent.permissions.sandbox, agent.permissions.guard, use)
+    shown = (*agent.permissions.sandbox.shown, *find_ruled_reads(agent.permissions.guard, use))
     return build_sandbox_profile(
         replace(agent.permissions.sandbox, shown=shown),
         agent.permissions.guard,
-        wanted,
+        use,
         profile="work",
     )
 
@@ -376,9 +374,9 @@ def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> SandboxPro
     return replace(around, writable=(*around.writable, *writes), network="on")
 
 
-def _needs_missing_sandbox(agent: Agent, wanted: ToolUse) -> bool:
+def _needs_missing_sandbox(agent: Agent, use: ToolUse) -> bool:
     """Return whether a call would run with neither permission nor a sandbox."""
-    risky = any(not plan.is_read_only for plan in wanted.plans)
+    risky = any(not plan.is_read_only for plan in use.plans)
     return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
 
@@ -442,7 +440,7 @@ def apply_changed_input(
     verdict = decide_permission(agent.permissions.guard, wanted)
     if verdict.effect == "deny":
         return ready, _deny_by_hook(ready, verdict.because)
-    return changed, replace(ruling, input="", cage=sandbox_for_call(agent, wanted))
+    return changed, replace(ruling, input="", sandbox=sandbox_for_call(agent, wanted))
 
 
 def _change_input(

@@ -45,47 +45,47 @@ TOP_FOLDER_PATTERN = re.compile(r"/[\w-][\w.-]*(?=/|$)")
 UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be restored"
 
 
-def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
+def judge_unasked(agent: Agent, use: ToolUse) -> PermissionDecision:
     """Decide on a call without asking: the sandbox settles doubts where the user allows that."""
     guard = (
-        _unasked_permissions(agent, wanted)
-        if _can_run_unasked(agent, wanted)
+        _unasked_permissions(agent, use)
+        if _can_run_unasked(agent, use)
         else agent.permissions.guard
     )
-    return _judge_in_sandbox(agent, guard, wanted)
+    return _judge_in_sandbox(agent, guard, use)
 
 
-def find_free_modes(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
+def find_free_modes(agent: Agent, use: ToolUse) -> tuple[str, ...]:
     """Return the permission modes in which this call would not be asked about."""
     guard = agent.permissions.guard
-    if guard.mode not in ASKING_MODES or judge_unasked(agent, wanted).effect != "ask":
+    if guard.mode not in ASKING_MODES or judge_unasked(agent, use).effect != "ask":
         return ()
-    shut_in = agent.permissions.sandbox is not None and wanted.tool == "Bash"
+    shut_in = agent.permissions.sandbox is not None and use.tool == "Bash"
     guards = {
         "accept-edits": replace(guard, mode="accept-edits"),
-        "auto": _unasked_permissions(agent, wanted) if shut_in else replace(guard, mode="auto"),
+        "auto": _unasked_permissions(agent, use) if shut_in else replace(guard, mode="auto"),
     }
     return tuple(
         mode
         for mode, judged in guards.items()
         if mode not in (guard.mode, *guard.barred)
-        and _judge_in_sandbox(agent, judged, wanted).effect == "allow"
+        and _judge_in_sandbox(agent, judged, use).effect == "allow"
     )
 
 
-def should_offer_sandbox(agent: Agent, wanted: ToolUse) -> bool:
+def should_offer_sandbox(agent: Agent, use: ToolUse) -> bool:
     """Return whether a permission question should offer sandbox auto-allow.
 
     True if the offer would have answered this very question, and may be made.
     """
-    asks = agent.permissions.guard.mode in ASKING_MODES and wanted.tool == "Bash"
+    asks = agent.permissions.guard.mode in ASKING_MODES and use.tool == "Bash"
     if (
         not asks
         or _find_offer_blocker(agent)
         or (agent.permissions.sandbox is not None and agent.permissions.sandbox.free)
     ):
         return False
-    return _judge_in_sandbox(agent, _unasked_permissions(agent, wanted), wanted).effect == "allow"
+    return _judge_in_sandbox(agent, _unasked_permissions(agent, use), use).effect == "allow"
 
 
 def accept_sandbox(agent: Agent) -> None:
@@ -111,12 +111,12 @@ def _find_offer_blocker(agent: Agent) -> str:
     )
 
 
-def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
+def folders_to_offer(agent: Agent, use: ToolUse) -> tuple[str, ...]:
     """Return folders outside the workspace that a command reads and a saved rule may allow.
 
     None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
     """
-    reads = _outside_reads(agent.permissions.guard, wanted)
+    reads = _outside_reads(agent.permissions.guard, use)
     if not reads:
         return ()
     hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
@@ -126,24 +126,24 @@ def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
 
 
-def _can_run_unasked(agent: Agent, wanted: ToolUse) -> bool:
+def _can_run_unasked(agent: Agent, use: ToolUse) -> bool:
     """Return whether the mode or settings let the sandbox run this command without asking."""
-    if agent.permissions.sandbox is None or wanted.tool != "Bash":
+    if agent.permissions.sandbox is None or use.tool != "Bash":
         return False
     return agent.permissions.guard.mode == "auto" or (
         agent.permissions.sandbox.free and agent.permissions.guard.mode in ASKING_MODES
     )
 
 
-def _unasked_permissions(agent: Agent, wanted: ToolUse) -> Permissions:
+def _unasked_permissions(agent: Agent, use: ToolUse) -> Permissions:
     """Return the permissions of auto-allowed commands: auto mode, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
-    if bounds is None or bounds.backend != "full" or runs_outside_sandbox(bounds, wanted):
+    if bounds is None or bounds.backend != "full" or runs_outside_sandbox(bounds, use):
         return guard
-    outside = _outside_reads(guard, wanted)
+    outside = _outside_reads(guard, use)
     if "read" not in guard.blocked:
         bounds = _show_siblings(agent, bounds, outside)
-    free = (*find_shown_reads(bounds, wanted), *find_ruled_reads(agent.permissions.guard, wanted))
+    free = (*find_shown_reads(bounds, use), *find_ruled_reads(agent.permissions.guard, use))
     free = (*free, *_find_missing_paths(bounds, outside))
     return replace(guard, readable=(*guard.readable, *_exclude_asked_folders(free, outside)))
 
@@ -172,41 +172,41 @@ def _has_missing_top(path: str) -> bool:
 
 
 def hide_covered_folders(
-    agent: Agent, wanted: ToolUse, around: SandboxProfile | None
+    agent: Agent, use: ToolUse, profile: SandboxProfile | None
 ) -> SandboxProfile | None:
     """Hide secrets in a folder that an auto-allowed command reads because the sandbox shows it.
 
     A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
     question, because what every command sees of it has no credentials.
     """
-    if around is None or agent.permissions.sandbox is None or not _can_run_unasked(agent, wanted):
-        return around
+    if profile is None or agent.permissions.sandbox is None or not _can_run_unasked(agent, use):
+        return profile
     covered, free = (
         agent.permissions.sandbox.covered,
-        find_shown_reads(agent.permissions.sandbox, wanted),
+        find_shown_reads(agent.permissions.sandbox, use),
     )
     inner = (one for one in covered if any(one != path and is_inside(one, path) for path in free))
-    return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
+    return replace(profile, hidden=tuple(dict.fromkeys((*profile.hidden, *inner))))
 
 
 def check_protected_files(
-    agent: Agent, wanted: ToolUse, around: SandboxProfile | None
+    agent: Agent, use: ToolUse, profile: SandboxProfile | None
 ) -> SandboxProfile | None:
     """Mark a command that ran unapproved for a check of the project's protected files.
 
     Not after a line of steps that are all known to write nothing but what they show, which was
     judged, or what git takes out of commits. Mode bypass may write such files.
     """
-    if around is None or around.profile != "work" or agent.permissions.guard.mode == "bypass":
-        return around
-    steps = [step for plan in wanted.plans for step in plan.steps]
-    if not any(plan.unclear for plan in wanted.plans) and all(map(_shows_all_writes, steps)):
-        return around
+    if profile is None or profile.profile != "work" or agent.permissions.guard.mode == "bypass":
+        return profile
+    steps = [step for plan in use.plans for step in plan.steps]
+    if not any(plan.unclear for plan in use.plans) and all(map(_shows_all_writes, steps)):
+        return profile
     allowing = [
         rule for rule in agent.permissions.guard.rules if rule.effect == "allow" and rule.what
     ]
     patterns = tuple(
-        (rule.what, anchor_folder(rule, wanted), wanted.home)
+        (rule.what, anchor_folder(rule, use), use.home)
         for rule in allowing
         if rule.tool == "Edit" and protected_names(rule.what)
     )
@@ -216,7 +216,7 @@ def check_protected_files(
         if any(rule_covers_step(rule, step) for step in steps)
         for name in _protected_names(rule)
     }
-    return replace(around, unasked=UnapprovedChanges(patterns, tuple(sorted(named))))
+    return replace(profile, unasked=UnapprovedChanges(patterns, tuple(sorted(named))))
 
 
 def _protected_names(rule: PermissionRule) -> Iterator[str]:
@@ -229,20 +229,20 @@ def _shows_all_writes(step: CommandStep) -> bool:
     return is_transparent_step(step) or program_analyzers.moves_only_git_history(step)
 
 
-def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
+def find_ruled_reads(permissions: Permissions, use: ToolUse) -> tuple[str, ...]:
     """Return a call's reads outside the workspace in folders that rules allow as a whole."""
-    rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
-    reads = _outside_reads(guard, wanted) if rules else []
+    rules = [rule for rule in permissions.rules if rule.what.endswith("/**")]
+    reads = _outside_reads(permissions, use) if rules else []
     bounds = (replace(one, target=get_bounding_path(one), scope="one") for one in reads)
     return tuple(
-        one.target for one in bounds if any(rule_permits_path(rule, one, wanted) for rule in rules)
+        one.target for one in bounds if any(rule_permits_path(rule, one, use) for rule in rules)
     )
 
 
-def _outside_reads(guard: Permissions, wanted: ToolUse) -> list[Access]:
+def _outside_reads(permissions: Permissions, use: ToolUse) -> list[Access]:
     """Return what an auto-allowed call reads outside the agent's readable folders."""
-    kept = (*guard.folders, *guard.readable, guard.scratch)
-    reads = (access for access in wanted.touched if access.kind == "read")
+    kept = (*permissions.folders, *permissions.readable, permissions.scratch)
+    reads = (access for access in use.touched if access.kind == "read")
     return [one for one in reads if not any(f and is_inside(one.target, f) for f in kept)]
 
 
@@ -268,9 +268,9 @@ def _show_siblings(agent: Agent, bounds: SandboxPolicy, outside: list[Access]) -
     return bounds
 
 
-def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDecision:
+def _with_reason(use: ToolUse, verdict: PermissionDecision) -> PermissionDecision:
     """Add the network as the reason to ask, if the sandbox blocks it."""
-    steps = (step for plan in wanted.plans for step in plan.steps)
+    steps = (step for plan in use.plans for step in plan.steps)
     found = next(filter(families.needs_network, steps), None) if verdict.doubt else None
     if found is None:
         return verdict
@@ -282,19 +282,21 @@ def _reachable_hosts(bounds: SandboxPolicy) -> tuple[str, ...]:
     return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
 
 
-def _judge_in_sandbox(agent: Agent, guard: Permissions, wanted: ToolUse) -> PermissionDecision:
+def _judge_in_sandbox(agent: Agent, permissions: Permissions, use: ToolUse) -> PermissionDecision:
     """Decide on a call; in auto mode, the sandbox settles doubts about commands."""
-    verdict = decide_permission(guard, wanted)
-    if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
+    verdict = decide_permission(permissions, use)
+    if agent.permissions.sandbox is None or permissions.mode != "auto" or use.tool != "Bash":
         return verdict
     hosts = _reachable_hosts(agent.permissions.sandbox)
-    if verdict.effect == "ask" and not (verdict.doubt and is_contained(guard, wanted, hosts=hosts)):
-        return _with_reason(wanted, verdict)
-    if runs_outside_sandbox(agent.permissions.sandbox, wanted):
+    if verdict.effect == "ask" and not (
+        verdict.doubt and is_contained(permissions, use, hosts=hosts)
+    ):
+        return _with_reason(use, verdict)
+    if runs_outside_sandbox(agent.permissions.sandbox, use):
         return verdict
     if verdict.effect == "deny" or verdict.by == "rule":
         return verdict
-    if lost := find_unrecoverable(agent, wanted.plans):
+    if lost := find_unrecoverable(agent, use.plans):
         return PermissionDecision(
             "ask", f"destroys what a rewind cannot restore: {', '.join(lost)}"
         )

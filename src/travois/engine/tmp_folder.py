@@ -43,13 +43,13 @@ def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Acce
 
 
 def find_sandbox_denial(
-    agent: Agent, plans: Iterable[CommandPlan], cage: SandboxProfile | None, failure: str
+    agent: Agent, plans: Iterable[CommandPlan], profile: SandboxProfile | None, failure: str
 ) -> Denial | None:
     """Find what the sandbox denied a failed command, if a person could allow it."""
-    if cage is None:
+    if profile is None:
         return None
     line, cwd = " ".join(plan.text for plan in plans), locate_calls(agent).cwd
-    denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
+    denial = find_denial(failure, profile, cwd=cwd, disk=LocalDisk(), line=line)
     if denial is None or denial.kind == "rights":
         return None
     return None if denial.kind == "read" and _is_always_hidden(agent, denial.target) else denial

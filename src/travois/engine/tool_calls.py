@@ -282,7 +282,7 @@ async def _run_and_record(agent: Agent, ready: ParsedCall, ruling: CallDecision)
     agent.session.emit(ToolStarted(ready.call.id, ready.call.name))
     began = anyio.current_time()
     outcome = await (_run_read_only_first if ruling.trial else execute_call)(
-        agent, ready, ruling.cage
+        agent, ready, ruling.sandbox
     )
     if agent.hooks.active is None:
         _record_result(agent, ready.call, outcome)
@@ -308,18 +308,18 @@ async def _run_post_hooks(
 
 
 async def _run_read_only_first(
-    agent: Agent, ready: ParsedCall, cage: SandboxProfile | None
+    agent: Agent, ready: ParsedCall, profile: SandboxProfile | None
 ) -> ToolOutcome:
     """Run a tool call read-only and offline; ask permission only if that is not enough."""
     planning = agent.permissions.guard.mode == "plan"
     outcome = ToolOutcome((Text(f"It did not finish within {TRIAL_SECONDS} s."),), error=True)
     with anyio.move_on_after(math.inf if planning else TRIAL_SECONDS) as scope:
-        outcome = await execute_call(agent, ready, cage)
+        outcome = await execute_call(agent, ready, profile)
     failure = extract_text(outcome.content).strip()
-    looked = _describe_trial(agent, cage, outcome)
+    looked = _describe_trial(agent, profile, outcome)
     if not outcome.error:
         return _add_remark(outcome, looked)
-    denial = find_sandbox_denial(agent, ready.plans, cage, failure)
+    denial = find_sandbox_denial(agent, ready.plans, profile, failure)
     lacked = denial.kind if denial else ""
     if planning and lacked not in ("network", "read"):
         return _add_remark(outcome, looked)
@@ -334,20 +334,22 @@ async def _run_read_only_first(
     ruling = await ask_person(
         agent, ready, because=because, offers=lacked not in ("network", "read")
     )
-    if ruling.cage is not None and read:
-        ruling = replace(ruling, cage=replace(ruling.cage, shown=(*ruling.cage.shown, *read)))
+    if ruling.sandbox is not None and read:
+        ruling = replace(
+            ruling, sandbox=replace(ruling.sandbox, shown=(*ruling.sandbox.shown, *read))
+        )
     ready, ruling = permission_gate.apply_changed_input(agent, ready, ruling, _reparse_call)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":
         return _add_remark(outcome, f"{looked} More was not permitted: {ruling.decided.because}")
     agent.session.sync()
     await snapshot_before_calls(agent, [ready])
-    return await execute_call(agent, ready, ruling.cage)
+    return await execute_call(agent, ready, ruling.sandbox)
 
 
-def _describe_trial(agent: Agent, cage: SandboxProfile | None, outcome: ToolOutcome) -> str:
+def _describe_trial(agent: Agent, profile: SandboxProfile | None, outcome: ToolOutcome) -> str:
     """Describe the limits of a tool call's read-only run."""
-    partial_ = cage is not None and cage.backend == "partial"
+    partial_ = profile is not None and profile.backend == "partial"
     runs = bool(outcome.changes) and outcome.changes[0].value == "running"
     looked = RUNS_READ_ONLY if runs else RAN_READ_ONLY
     if agent.permissions.guard.mode == "plan":
@@ -359,9 +361,11 @@ def _add_remark(outcome: ToolOutcome, remark: str) -> ToolOutcome:
     return replace(outcome, content=(*outcome.content, Text(f"[{remark}]")))
 
 
-async def execute_call(agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> ToolOutcome:
+async def execute_call(
+    agent: Agent, ready: ParsedCall, profile: SandboxProfile | None
+) -> ToolOutcome:
     """Run an approved tool call; any failure becomes its result."""
-    env = CallEnv(agent, ready, cage)
+    env = CallEnv(agent, ready, profile)
     stamps = stamp_uncovered(agent, ready.plans)
     try:
         outcome = await ready.tool.run(ready.args, env, ready.call.id)
@@ -420,13 +424,13 @@ def _current_folder(session: Session, world: World) -> str:
 class CallEnv:
     """The environment that one tool call sees."""
 
-    def __init__(self, agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> None:
+    def __init__(self, agent: Agent, ready: ParsedCall, profile: SandboxProfile | None) -> None:
         self._session = agent.session
         self._person = agent.permissions.person
         self._world = world = agent.world
         self._call = ready.call.id
         self._ready = ready
-        self.cage = cage
+        self.sandbox = profile
         self.mode = agent.permissions.guard.mode
         self.root = world.root
         self.hidden = hidden_path_filter(agent.permissions.guard, ready.call.name, root=world.root)
@@ -529,7 +533,7 @@ async def run_preapproved_tool(
     if ruling is None:
         raise ToolError(f"{ready.tool.summary(ready.args)} may not run without approval.")
     agent.session.append(Noted(RAN_PREAPPROVED, f"{name} {call.args}"))
-    outcome = await execute_call(agent, ready, ruling.cage)
+    outcome = await execute_call(agent, ready, ruling.sandbox)
     if outcome.error:
         raise ToolError(extract_text(outcome.content).strip())
     for change in outcome.changes:

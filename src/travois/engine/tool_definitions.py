@@ -98,32 +98,34 @@ def _stored_toolset(toolset: str) -> str:
 
 
 def _build_tool_spec(
-    tool: AnyTool, shown: ToolPresentation | None, model: ModelCard | None
+    tool: AnyTool, presentation: ToolPresentation | None, model: ModelCard | None
 ) -> ToolSpec:
     """Build the definition of a tool as the model's toolset presents it."""
-    if shown is None:
+    if presentation is None:
         return ToolSpec(tool.name, tool.description, tool_schema(tool))
-    grammar = shown.grammar if model is not None and _takes_grammars(model) else ""
-    text = shown.schema or _rename_schema_fields(tool_schema(tool), shown)
-    return ToolSpec(shown.name, shown.description or tool.description, text, grammar)
+    grammar = presentation.grammar if model is not None and _takes_grammars(model) else ""
+    text = presentation.schema or _rename_schema_fields(tool_schema(tool), presentation)
+    return ToolSpec(presentation.name, presentation.description or tool.description, text, grammar)
 
 
 def _takes_grammars(model: ModelCard) -> bool:
     return model.protocol == "responses" and model.provider in GRAMMAR_PROVIDERS
 
 
-def _rename_schema_fields(text: str, shown: ToolPresentation) -> str:
+def _rename_schema_fields(text: str, presentation: ToolPresentation) -> str:
     """Return a tool's schema under the argument names of a toolset."""
-    if not shown.args:
+    if not presentation.args:
         return text
     ours: dict[str, Any] = msgspec.json.decode(text)
-    known, extra = ours.get("properties", {}), shown.extra
+    known, extra = ours.get("properties", {}), presentation.extra
     fields = {
         theirs: msgspec.json.decode(extra[theirs]) if theirs in extra else known[name]
-        for theirs, name in shown.args.items()
+        for theirs, name in presentation.args.items()
         if theirs in extra or name in known
     }
-    needed = [theirs for theirs, name in shown.args.items() if name in ours.get("required", ())]
+    needed = [
+        theirs for theirs, name in presentation.args.items() if name in ours.get("required", ())
+    ]
     said: dict[str, Any] = {"type": "object", "properties": fields}
     return msgspec.json.encode(said | ({"required": needed} if needed else {})).decode()
 

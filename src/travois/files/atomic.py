@@ -86,15 +86,15 @@ def remove_file(target: str, expect: str) -> None:
         os.unlink(place.name, dir_fd=place.folder)
 
 
-def check_writable(place: OpenedPath) -> None:
+def check_writable(opened: OpenedPath) -> None:
     """Raise unless a path is a regular, writable file, even for root."""
     try:
-        mode = place.stat().st_mode
+        mode = opened.stat().st_mode
     except FileNotFoundError as error:
-        raise StaleFile(f"{place.path} no longer exists") from error
-    check_regular(place.path, mode)
-    if not mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
-        raise PermissionError(errno.EACCES, "the file is read-only", place.path)
+        raise StaleFile(f"{opened.path} no longer exists") from error
+    check_regular(opened.path, mode)
+    if not mode & 0o222 or not os.access(opened.name, os.W_OK, dir_fd=opened.folder):
+        raise PermissionError(errno.EACCES, "the file is read-only", opened.path)
 
 
 def check_regular(path: str, mode: int) -> None:
@@ -181,9 +181,9 @@ def _take_lease(fd: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
-def _can_lease(place: OpenedPath) -> bool:
+def _can_lease(opened: OpenedPath) -> bool:
     """Return whether this disk supports file leases: some say "busy" when they mean "never"."""
-    fd = place.open(READ_FLAGS)
+    fd = opened.open(READ_FLAGS)
     try:
         _take_lease(fd)
     except OSError:
@@ -194,11 +194,11 @@ def _can_lease(place: OpenedPath) -> bool:
         os.close(fd)
 
 
-def _is_undisturbed(hold: HeldFile, taken: OpenedPath, *, expect: str) -> bool:
+def _is_undisturbed(hold: HeldFile, opened: OpenedPath, *, expect: str) -> bool:
     """Return whether the replaced file is the one expected, with no writer waiting for it."""
     if not hold.leased:
-        return _digest_of(taken) == expect
-    return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _has_no_waiting_writer(hold)
+        return _digest_of(opened) == expect
+    return os.path.samestat(os.fstat(hold.fd), opened.stat()) and _has_no_waiting_writer(hold)
 
 
 def _has_no_waiting_writer(hold: HeldFile) -> bool:
@@ -219,9 +219,9 @@ def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
     raise OSError(errno.EBUSY, words, target.path)
 
 
-def _digest_of(place: OpenedPath) -> str:
+def _digest_of(opened: OpenedPath) -> str:
     """Return the content digest of an opened path, to check it before a replacement."""
-    fd = place.open(READ_FLAGS)
+    fd = opened.open(READ_FLAGS)
     try:
         return content_digest(read_bytes(fd))
     finally:

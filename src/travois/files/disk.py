@@ -37,11 +37,11 @@ def remove_stale_drafts(folder: str) -> None:
                 _remove_draft_if_stale(draft)
 
 
-def _find_drafts(place: OpenedPath) -> list[OpenedPath]:
+def _find_drafts(opened: OpenedPath) -> list[OpenedPath]:
     """Find the drafts in a folder that interrupted file replacements left."""
-    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return [place.sibling(name) for name in os.listdir(fd) if DRAFT_NAME.fullmatch(name)]
+        return [opened.sibling(name) for name in os.listdir(fd) if DRAFT_NAME.fullmatch(name)]
     finally:
         os.close(fd)
 
@@ -277,14 +277,14 @@ class ReadCache:
         """Serialize work on one file."""
         return self._files.queue(path)
 
-    def _is_settled(self, found: FileIdentity, data: bytes) -> bool:
+    def _is_settled(self, identity: FileIdentity, data: bytes) -> bool:
         """Return whether a later change is sure to show."""
-        rested = self._clock() - max(found.modified, found.changed) / 1e9
-        return len(data) == found.size and rested > MIN_REST_SECONDS
+        rested = self._clock() - max(identity.modified, identity.changed) / 1e9
+        return len(data) == identity.size and rested > MIN_REST_SECONDS
 
-    def _store_content(self, found: FileIdentity, data: bytes) -> None:
+    def _store_content(self, identity: FileIdentity, data: bytes) -> None:
         name = content_digest(data)
-        self._names[found] = name
+        self._names[identity] = name
         if name not in self._contents:
             self._contents[name] = data
             self.size += len(data)

@@ -74,27 +74,27 @@ def open_parent(path: str, *, missing: Literal["fail", "make"] = "fail") -> Gene
         os.close(found.folder)
 
 
-def _open_folder(place: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
+def _open_folder(opened: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
     """Open a folder without following a link; create it if that is wanted."""
     try:
-        return place.open(FOLDER_OPEN_FLAGS)
+        return opened.open(FOLDER_OPEN_FLAGS)
     except FileNotFoundError:
         if missing == "fail":
             raise
     with suppress(FileExistsError):
-        os.mkdir(place.name, dir_fd=place.folder)
-    return place.open(FOLDER_OPEN_FLAGS)
+        os.mkdir(opened.name, dir_fd=opened.folder)
+    return opened.open(FOLDER_OPEN_FLAGS)
 
 
-def _explain_os_error(error: OSError, place: OpenedPath) -> OSError:
+def _explain_os_error(error: OSError, opened: OpenedPath) -> OSError:
     """Return an OSError with the whole path; if a link is in the way, it says so."""
-    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(place)):
-        return OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, place.path)
-    return OSError(error.errno, error.strerror, place.path)
+    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(opened)):
+        return OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, opened.path)
+    return OSError(error.errno, error.strerror, opened.path)
 
 
-def _is_link(place: OpenedPath) -> bool:
-    found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+def _is_link(opened: OpenedPath) -> bool:
+    found = os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False)
     return stat.S_ISLNK(found.st_mode)
 
 

@@ -218,11 +218,11 @@ class TaskSteps:
 
     # The attempt.
 
-    def _run_child(self, row: TaskRow, place: Workspace, *, usd: float) -> ChildResult:
+    def _run_child(self, row: TaskRow, workspace: Workspace, *, usd: float) -> ChildResult:
         """Run the agent; again each time it was stopped because the lease could not be renewed."""
-        home = place.home / "travois"
+        home = workspace.home / "travois"
         self._copy_settings(home)
-        environment = place.environment(
+        environment = workspace.environment(
             child_environment(
                 row.task,
                 self._key_variables(row.task),
@@ -244,9 +244,9 @@ class TaskSteps:
                 result = child.follow_to_end(
                     argv,
                     prompt=row.task.prompt,
-                    cwd=place.clone,
+                    cwd=workspace.clone,
                     env=environment,
-                    log=place.folder / "log.jsonl",
+                    log=workspace.folder / "log.jsonl",
                 )
             finally:
                 self._lease.watch_child(row.id, None)
@@ -261,9 +261,11 @@ class TaskSteps:
         if seconds >= GIVE_BACK_SECONDS:
             child.stop("rate")
 
-    def _finish_attempt(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
+    def _finish_attempt(self, row: TaskRow, workspace: Workspace, result: ChildResult) -> bool:
         """Record what a run used and left, and decide what comes next."""
-        totals = read_session_totals(place.home / "travois", session_id(row.id, fresh=row.fresh))
+        totals = read_session_totals(
+            workspace.home / "travois", session_id(row.id, fresh=row.fresh)
+        )
         used: dict[str, object] = {
             "cost": totals.dollars,
             "input_tokens": totals.usage.context - totals.usage.output,
@@ -281,7 +283,7 @@ class TaskSteps:
             self._postpone_or_stand_down(row, delay, tries=row.tries + 1, why=result.why, **used)
             return False
         self._save_or_stand_down(row, **used, answer=result.answer[:MAX_ANSWER_CHARS])
-        return self._record_attempt(row, place, result)
+        return self._record_attempt(row, workspace, result)
 
     def _wait_for_rate_limit(
         self, row: TaskRow, result: ChildResult, used: dict[str, object]
@@ -295,20 +297,20 @@ class TaskSteps:
         self._postpone_or_stand_down(row, pause, waits=row.waits + 1, why=told, **used)
         return False
 
-    def _record_attempt(self, row: TaskRow, place: Workspace, result: ChildResult) -> bool:
+    def _record_attempt(self, row: TaskRow, workspace: Workspace, result: ChildResult) -> bool:
         """Commit and check what the agent left; return whether to push it."""
-        task, head = row.task, place.commit_result(row.task, base=row.base, at=row.created)
-        self._store.save_artifact(row.id, "log", (place.folder / "log.jsonl").read_bytes())
+        task, head = row.task, workspace.commit_result(row.task, base=row.base, at=row.created)
+        self._store.save_artifact(row.id, "log", (workspace.folder / "log.jsonl").read_bytes())
         if head:
-            self._store.save_artifact(row.id, "patch", place.diff_result(row.base, head))
-            self._save_bundle(row, place, head)
+            self._store.save_artifact(row.id, "patch", workspace.diff_result(row.base, head))
+            self._save_bundle(row, workspace, head)
         if result.outcome != "done":
             state = result.outcome if result.outcome in ("limit", "refused") else "failed"
             self._save_or_stand_down(row, head=head, attempted=row.run)
             return self._end_task(row, state, result.why)
         code, said = 0, ""
         if task.check:
-            code, said = run_shell(task.check, cwd=place.clone, env=place.environment({}))
+            code, said = run_shell(task.check, cwd=workspace.clone, env=workspace.environment({}))
             self._save_or_stand_down(row, check_code=code, score=_read_score(said))
         self._save_or_stand_down(row, head=head, attempted=row.run)
         if code:
@@ -320,11 +322,11 @@ class TaskSteps:
             return False
         return True
 
-    def _save_bundle(self, row: TaskRow, place: Workspace, head: str) -> None:
+    def _save_bundle(self, row: TaskRow, workspace: Workspace, head: str) -> None:
         """Store the commits where another machine may have to push them, or pick among them."""
         if self._store.database.is_sqlite and not row.member_of:
             return
-        bundle = place.bundle_result(row.base, head)
+        bundle = workspace.bundle_result(row.base, head)
         if len(bundle) <= MAX_BUNDLE_BYTES:
             self._store.save_artifact(row.id, "bundle", bundle)
 

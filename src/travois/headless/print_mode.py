@@ -33,7 +33,7 @@ def run_setup_hooks(args: Namespace) -> int:
 
     async def open_and_close() -> None:
         async with Session(options_from_args(args)) as session:
-            notices = session.crew.notices
+            notices = session.runtime.notices
         for notice in (*notices, *session.parting):
             write_stderr(f"travois: {notice}\n")
 
@@ -50,7 +50,7 @@ async def _run_headless(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int
     async with run.create_session(args) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)
         run.follow_subagents(session, group)
-        for notice in session.crew.notices:
+        for notice in session.runtime.notices:
             write_stderr(f"travois: {notice}\n")
         if not prompt or run.was_prompted(session):
             await run.continue_last_turn(session)

@@ -129,7 +129,7 @@ class HeadlessRun:
         options, person, tool = options_from_args(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
             person = callbacks.HostUser(
-                callbacks.PermissionPromptTool(tool, lambda: session.crew.agent).ask
+                callbacks.PermissionPromptTool(tool, lambda: session.runtime.agent).ask
             )
             options = replace(options, driven=True)
         own = (self.shape.tool,) if self.shape else ()
@@ -162,7 +162,7 @@ class HeadlessRun:
     ) -> None:
         """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
-        if told := await wait_for_extraction(session.crew.agent, patience=patience):
+        if told := await wait_for_extraction(session.runtime.agent, patience=patience):
             write_stderr(f"travois: {told}\n")
 
     def report_state(self, state: str) -> None:
@@ -179,12 +179,12 @@ class HeadlessRun:
 
     def create_writer(self, session: Session, *, parent: str | None = None) -> StreamJsonWriter:
         """Create the writer for a turn, or for the subagents of a call."""
-        tally = TurnTally(session.crew.model, self._minds)
+        tally = TurnTally(session.runtime.model, self._minds)
         return StreamJsonWriter(session.id, tally, telling=self._telling, parent=parent)
 
     def follow_subagents(self, session: Session, group: TaskGroup) -> None:
         """Follow subagents and report their work."""
-        agent, before = session.crew.agent, session.crew.agent.team.on_child
+        agent, before = session.runtime.agent, session.runtime.agent.team.on_child
 
         def on_child(child: Agent) -> None:
             before(child)
@@ -201,7 +201,7 @@ class HeadlessRun:
 
     async def _watch_tasks(self, session: Session) -> None:
         tasks = TaskLines(session.id)
-        with session.crew.agent.session.watch() as events:
+        with session.runtime.agent.session.watch() as events:
             async for event in events:
                 if isinstance(event, Entry) and isinstance(event.fact, Finished):
                     self._finished[event.seq] = event.fact
@@ -222,7 +222,7 @@ class HeadlessRun:
     async def _print_subagent(self, session: Session, child: Agent) -> None:
         """Print a subagent's work under the call that started it."""
         assert child.team.birth is not None
-        top = session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
+        top = session.runtime.agent.session.children[child.team.birth.id.partition(".")[0]]
         speaker = self.create_writer(session, parent=top.call)
         work = SubagentProgress(session.id, top, before=child.session.history())
         with child.session.watch() as events:
@@ -238,7 +238,7 @@ class HeadlessRun:
 
     async def continue_last_turn(self, session: Session) -> None:
         """Go on with the turn that was interrupted; print the result of one that was not."""
-        turn = last_turn.find_last_turn(session.crew.agent.session)
+        turn = last_turn.find_last_turn(session.runtime.agent.session)
         if turn.is_interrupted:
             await self.run_turn(session, (), continues=True)
             return
@@ -258,7 +258,7 @@ class HeadlessRun:
     def was_prompted(self, session: Session) -> bool:
         """Return whether an earlier run sent this very prompt, as `--prompt-id` tells."""
         mark = last_turn.make_prompt_id(self._prompt_id)
-        return mark in session.crew.agent.session.received
+        return mark in session.runtime.agent.session.received
 
     async def run_turn(
         self,
@@ -277,7 +277,7 @@ class HeadlessRun:
         speaker.tally.ended = INTERRUPTED_END
         speaker.tally.shape, speaker.given = self.shape, given
         speaker.unasked = not prompt and not continues
-        if continues and (reply := last_turn.find_last_reply(session.crew.agent.session)):
+        if continues and (reply := last_turn.find_last_reply(session.runtime.agent.session)):
             speaker.tally.text, speaker.tally.stop = extract_text(reply.content), reply.stop
         if self.shape is not None:
             self.shape.begin_turn()
@@ -321,7 +321,7 @@ class HeadlessRun:
         self, session: Session, focus: str, *, speaker: StreamJsonWriter
     ) -> None:
         """Compact the conversation in place of a turn."""
-        with session.crew.agent.session.watch() as events:
+        with session.runtime.agent.session.watch() as events:
             try:
                 await self._compact_and_print(session, focus, speaker=speaker, events=events)
             finally:  # also what is left to say of one that was stopped
@@ -456,21 +456,21 @@ async def wait_for_background(session: Session) -> bool:
 
 def _session_json(session: Session, commands: tuple[str, ...]) -> JsonObject:
     """Describe the session on the first line of a headless run's turn."""
-    crew, mode = session.crew, session.crew.agent.permissions.guard.mode
+    runtime, mode = session.runtime, session.runtime.agent.permissions.guard.mode
     return {
-        "cwd": crew.agent.world.root,
-        "model": crew.model.id,
-        "tools": list(crew.agent.tools.by_name),
-        "mcp_servers": list_server_statuses(crew.loan),
+        "cwd": runtime.agent.world.root,
+        "model": runtime.model.id,
+        "tools": list(runtime.agent.tools.by_name),
+        "mcp_servers": list_server_statuses(runtime.mcp_servers),
         "permissionMode": HOOK_MODE_NAMES.get(mode, mode),
         "slash_commands": list(commands),
-        "skills": [skill.name for skill in list_available_skills(crew.agent).skills],
-        "agents": list(crew.agent.team.children.kinds) if crew.agent.team.children else [],
-        "plugins": [_plugin_json(one) for one in crew.plugins],
-        "output_style": crew.style,
-        "apiKeySource": crew.key_source,
+        "skills": [skill.name for skill in list_available_skills(runtime.agent).skills],
+        "agents": list(runtime.agent.team.children.kinds) if runtime.agent.team.children else [],
+        "plugins": [_plugin_json(one) for one in runtime.plugins],
+        "output_style": runtime.style,
+        "apiKeySource": runtime.key_source,
         "claude_code_version": __version__,
-        "betas": list(crew.model.betas),
+        "betas": list(runtime.model.betas),
     }
 
 

@@ -71,7 +71,7 @@ async def fire_hooks(
         occasion,
         around,
         record=agent.session.append,
-        within=partial(agent.hooks.run_inline, agent)
+        runner=partial(agent.hooks.run_inline, agent)
         if agent.hooks.run_inline is not None
         else None,
         show=lambda text: agent.session.emit(ActivityShown(text)),
@@ -335,15 +335,15 @@ def build_tool_response(outcome: ToolOutcome) -> object:
 
 
 def _replace_output(
-    agent: Agent, call: Call, outcome: ToolOutcome, heard: HookDecision
+    agent: Agent, call: Call, outcome: ToolOutcome, decision: HookDecision
 ) -> ToolOutcome:
     """Replace a tool result by a PostToolUse hook's output; the original is kept as a blob."""
     blob = agent.world.blobs.put(msgspec.json.encode(outcome))
     kept = {"call": call.id, "blob": blob}
     agent.session.append(Noted("hook changed output", msgspec.json.encode(kept).decode()))
-    value: object = msgspec.json.decode(heard.output)
-    text = value if isinstance(value, str) else heard.output
-    return msgspec.structs.replace(outcome, content=(Text(text),), detail=heard.output)
+    value: object = msgspec.json.decode(decision.output)
+    text = value if isinstance(value, str) else decision.output
+    return msgspec.structs.replace(outcome, content=(Text(text),), detail=decision.output)
 
 
 async def on_tool_batch(agent: Agent) -> None:

@@ -39,20 +39,20 @@ class HookContext(msgspec.Struct, frozen=True):
 
 
 def build_hook_payload(
-    occasion: AnyHookEvent, around: HookContext, *, session: str, transcript: str
+    occasion: AnyHookEvent, context: HookContext, *, session: str, transcript: str
 ) -> dict[str, object]:
     """Build the JSON payload for a hook event (Claude Code's field names)."""
-    child = {"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}
-    turn = {"prompt_id": around.turn, "turn_id": around.turn} if around.turn else {}
+    child = {"agent_id": context.agent, "agent_type": context.kind} if context.agent else {}
+    turn = {"prompt_id": context.turn, "turn_id": context.turn} if context.turn else {}
     return {
         "session_id": session,
-        "transcript_path": around.transcript or transcript,
-        "cwd": around.cwd,
-        "permission_mode": around.mode,
-        "model": around.model,
+        "transcript_path": context.transcript or transcript,
+        "cwd": context.cwd,
+        "permission_mode": context.mode,
+        "model": context.model,
         **turn,
         **child,
-        **({"effort": {"level": around.effort}} if around.effort else {}),
+        **({"effort": {"level": context.effort}} if context.effort else {}),
         **msgspec.to_builtins(occasion),
     }
 
@@ -63,10 +63,10 @@ class Hooks(Protocol):
     async def fire(
         self,
         occasion: AnyHookEvent,
-        around: HookContext,
+        context: HookContext,
         *,
         record: Callable[[Hooked], object],
-        within: ModelHookRunner | None = None,
+        runner: ModelHookRunner | None = None,
         show: Callable[[str], object] = lambda text: None,
     ) -> HookDecision:
         """Run the matching hooks in parallel, and record each run as it ends.
@@ -209,24 +209,24 @@ TERMINAL_SEQUENCE = re.compile(
 NO_REASON_MESSAGE = "a hook blocked it without giving a reason"
 
 
-def interpret_hook_result(hook: Hook, said: HookResult) -> tuple[HookDecision, str]:
+def interpret_hook_result(hook: Hook, result: HookResult) -> tuple[HookDecision, str]:
     """Interpret a hook's result; return its decision and a short outcome for the log."""
-    if said.failure:
-        return _decide_failure(hook, said.failure), said.failure
-    if hook.type == "command" and said.status == 2:
-        return _decide_exit_2(hook, said.error.strip() or NO_REASON_MESSAGE)
-    output = _parse_hook_output(said.out)
+    if result.failure:
+        return _decide_failure(hook, result.failure), result.failure
+    if hook.type == "command" and result.status == 2:
+        return _decide_exit_2(hook, result.error.strip() or NO_REASON_MESSAGE)
+    output = _parse_hook_output(result.out)
     if isinstance(output, HookOutput):
-        return _decide_output(hook, output, status=said.status)
-    if said.status in NOT_STARTED_STATUSES and hook.args is None:
-        why = f"could not start: {_take_first_line(said.error)}"
+        return _decide_output(hook, output, status=result.status)
+    if result.status in NOT_STARTED_STATUSES and hook.args is None:
+        why = f"could not start: {_take_first_line(result.error)}"
         return _decide_failure(hook, why), why
-    if said.status:
-        why = f"exit {said.status}"
+    if result.status:
+        why = f"exit {result.status}"
         return _decide_failure(
-            hook, f"{why}: {_take_first_line(said.error)}" if said.error.strip() else why
+            hook, f"{why}: {_take_first_line(result.error)}" if result.error.strip() else why
         ), why
-    text = said.out.strip()
+    text = result.out.strip()
     heard = HookDecision(context=(text,) if text and hook.event in PLAIN_CONTEXT_EVENTS else ())
     if output:
         wrong = f"{describe_hook(hook)} printed invalid JSON: {output}"
@@ -343,13 +343,13 @@ def _decode_raw(raw: msgspec.Raw) -> str:
     return "" if bytes(raw) == b"null" else bytes(raw).decode()
 
 
-def _describe_outcome(heard: HookDecision, status: int) -> str:
+def _describe_outcome(decision: HookDecision, status: int) -> str:
     """Describe a hook's decision in a few words for the log."""
-    done = [f"blocked: {_take_first_line(heard.block)}"] if heard.block else []
-    done += [f"stopped: {_take_first_line(heard.stop)}"] if heard.stop else []
-    done += [f"decided: {heard.decision}"] if heard.decision else []
-    done += ["changed the input"] if heard.input else []
-    done += ["changed the output"] if heard.output else []
+    done = [f"blocked: {_take_first_line(decision.block)}"] if decision.block else []
+    done += [f"stopped: {_take_first_line(decision.stop)}"] if decision.stop else []
+    done += [f"decided: {decision.decision}"] if decision.decision else []
+    done += ["changed the input"] if decision.input else []
+    done += ["changed the output"] if decision.output else []
     return ", ".join(done) or f"exit {status}"
 
 

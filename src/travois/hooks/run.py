@@ -59,7 +59,7 @@ class HookEnvironment(msgspec.Struct, frozen=True):
     root: str
     folder: Path
     """A folder for files that only this session sees."""
-    cage: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
+    sandbox: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
     """The sandbox for those that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
     """True if hooks run in the sandbox unless they say otherwise."""
@@ -106,29 +106,29 @@ class LocalHooks:
     async def fire(
         self,
         occasion: AnyHookEvent,
-        around: HookContext,
+        context: HookContext,
         *,
         record: RecordHookRun,
-        within: ModelHookRunner | None = None,
+        runner: ModelHookRunner | None = None,
         show: Callable[[str], object] = lambda text: None,
     ) -> HookDecision:
         """Run the matching hooks in parallel, and record each run as it ends."""
         # What hooks in the background say is for the model, and PreCompact is for the summariser.
         over = [] if occasion.event == "PreCompact" else self._take_finished()
         answers = [await self._collect_background(late, record) for late in over]
-        heard_by = select_matching_hooks(self._hooks, occasion, around.use, whose=around.agent)
+        heard_by = select_matching_hooks(self._hooks, occasion, context.use, whose=context.agent)
         chosen = [hook for hook in heard_by if self._should_run(hook)]
         if not chosen:
             return merge_decisions(answers)
         for doing in filter(None, (hook.status_message for hook in chosen)):
             show(doing)
-        event = self._build_payload(occasion, around)
+        event = self._build_payload(occasion, context)
         heard: dict[int, HookDecision] = {}
         async with anyio.create_task_group() as group:
             for number, hook in enumerate(chosen):
 
                 async def run_one(number: int = number, hook: Hook = hook) -> None:
-                    run = self._run_hook(hook, around, event=event, record=record, within=within)
+                    run = self._run_hook(hook, context, event=event, record=record, runner=runner)
                     heard[number] = await run
 
                 group.start_soon(run_one)
@@ -156,35 +156,35 @@ class LocalHooks:
         self._spent.add(key)
         return not spent
 
-    def _build_payload(self, occasion: AnyHookEvent, around: HookContext) -> dict[str, object]:
+    def _build_payload(self, occasion: AnyHookEvent, context: HookContext) -> dict[str, object]:
         place = self._place
         return build_hook_payload(
-            occasion, around, session=place.session, transcript=place.transcript
+            occasion, context, session=place.session, transcript=place.transcript
         )
 
     async def _run_hook(
         self,
         hook: Hook,
-        around: HookContext,
+        context: HookContext,
         *,
         event: dict[str, object],
         record: RecordHookRun,
-        within: ModelHookRunner | None,
+        runner: ModelHookRunner | None,
     ) -> HookDecision:
         """Run one hook and record it; no failure of a hook ends the session."""
         outcome = "stopped"
         stdin = _encode_payload(
-            hooks.encode_gemini_hook_payload(event, at=around.at) if hook.dialect else event
+            hooks.encode_gemini_hook_payload(event, at=context.at) if hook.dialect else event
         )
         exports: tuple[tuple[str, str], ...] = ()
         try:
             if hook.runs_in_background:
-                outcome = await self._start_background(hook, around, stdin=stdin)
+                outcome = await self._start_background(hook, context, stdin=stdin)
                 return NO_DECISION
             if hook.type == "command":
-                said, exports = await self._run_command(hook, around, stdin=stdin)
+                said, exports = await self._run_command(hook, context, stdin=stdin)
             else:
-                said = await self._run_other_type(hook, stdin, within)
+                said = await self._run_other_type(hook, stdin, runner)
             if hook.dialect:
                 said = hooks.decode_gemini_hook_output(hook.event, said, event.get("tool_input"))
             heard, outcome = interpret_hook_result(hook, said)
@@ -195,11 +195,11 @@ class LocalHooks:
             heard, outcome = interpret_hook_result(hook, HookResult(failure=f"crashed: {error!r}"))
         finally:
             if outcome:
-                record(Hooked(hook.event, hook.name, outcome, around.call))
+                record(Hooked(hook.event, hook.name, outcome, context.call))
         return msgspec.structs.replace(heard, exports=exports)
 
     async def _run_other_type(
-        self, hook: Hook, stdin: bytes, within: ModelHookRunner | None
+        self, hook: Hook, stdin: bytes, runner: ModelHookRunner | None
     ) -> HookResult:
         """Run a hook that is not a command."""
         if hook.type == "http":
@@ -207,8 +207,8 @@ class LocalHooks:
         if hook.type == "callback":
             return await self._run_callback(hook, stdin)
         with anyio.move_on_after(hook.timeout_seconds):
-            assert within is not None
-            return await within(hook, stdin)
+            assert runner is not None
+            return await runner(hook, stdin)
         return HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
 
     async def _run_callback(self, hook: Hook, stdin: bytes) -> HookResult:
@@ -224,11 +224,11 @@ class LocalHooks:
     # --- commands ---------------------------------------------------------------------------------
 
     async def _run_command(
-        self, hook: Hook, around: HookContext, *, stdin: bytes
+        self, hook: Hook, context: HookContext, *, stdin: bytes
     ) -> tuple[HookResult, tuple[tuple[str, str], ...]]:
         """Run a command hook; return its result and the variables that it exports."""
-        command = self._build_command(hook, around, stdin)
-        if hook.event not in ENV_FILE_EVENTS or command.cage is not None:
+        command = self._build_command(hook, context, stdin)
+        if hook.event not in ENV_FILE_EVENTS or command.sandbox is not None:
             return await self._finish_command(hook, command), ()
         self._count += 1
         file = self._place.folder / f"hook-env-{self._count}"
@@ -248,16 +248,16 @@ class LocalHooks:
             return HookResult(failure=f"timed out after {hook.timeout_seconds:g} s")
         return HookResult(_decode_captured(done.output), _decode_captured(done.errors), done.status)
 
-    def _build_command(self, hook: Hook, around: HookContext, stdin: bytes) -> Command:
+    def _build_command(self, hook: Hook, context: HookContext, stdin: bytes) -> Command:
         root = self._place.root
         return Command(
             _build_argv(hook, root),
-            around.cwd if os.path.isdir(around.cwd) else root,
-            env=self._build_environment(hook, around),
+            context.cwd if os.path.isdir(context.cwd) else root,
+            env=self._build_environment(hook, context),
             stdin=stdin,
             keep=MAX_HOOK_OUTPUT_BYTES,
             stderr="merge" if hook.rewake else "apart",
-            cage=self._choose_sandbox(hook),
+            sandbox=self._choose_sandbox(hook),
         )
 
     def _choose_sandbox(self, hook: Hook) -> SandboxProfile | None:
@@ -268,12 +268,12 @@ class LocalHooks:
         wanted = self._place.sandboxed
         if hook.sandbox is not None and (hook.sandbox or hook.own):
             wanted = hook.sandbox
-        cage = self._place.cage(find_named_folders(hook.name)) if wanted else None
-        if wanted and cage is None:
+        profile = self._place.sandbox(find_named_folders(hook.name)) if wanted else None
+        if wanted and profile is None:
             raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
-        return cage
+        return profile
 
-    def _build_environment(self, hook: Hook, around: HookContext) -> dict[str, str]:
+    def _build_environment(self, hook: Hook, context: HookContext) -> dict[str, str]:
         """Build the environment variables that hook programs expect."""
         root, session = self._place.root, self._place.session
         told = {"CLAUDE_PLUGIN_ROOT": hook.plugin, "CLAUDE_PLUGIN_DATA": hook.keeps}
@@ -284,22 +284,22 @@ class LocalHooks:
             "CLAUDE_PROJECT_DIR": root,
             "CLAUDE_CODE_SESSION_ID": session,
             **{name: value for name, value in told.items() if value},
-            **({"CLAUDE_EFFORT": around.effort} if around.effort else {}),
+            **({"CLAUDE_EFFORT": context.effort} if context.effort else {}),
             **(
-                dict(zip(GEMINI_VARIABLES, (root, around.cwd, session), strict=True))
+                dict(zip(GEMINI_VARIABLES, (root, context.cwd, session), strict=True))
                 if hook.dialect
                 else {}
             ),
             **_pick_allowed_variables(hook),
         }
 
-    async def _start_background(self, hook: Hook, around: HookContext, *, stdin: bytes) -> str:
+    async def _start_background(self, hook: Hook, context: HookContext, *, stdin: bytes) -> str:
         """Start a hook in the background; its run is recorded when it has ended."""
         self._count += 1
-        command = self._build_command(hook, around, stdin)
+        command = self._build_command(hook, context, stdin)
         job = await self._processes.start(command, id=f"hook-{self._count}")
         deadline = anyio.current_time() + hook.timeout_seconds
-        self._background.append(BackgroundHook(hook, job, around.call, deadline))
+        self._background.append(BackgroundHook(hook, job, context.call, deadline))
         return ""
 
     def _take_finished(self) -> list[BackgroundHook]:

@@ -415,16 +415,16 @@ def _plan_opencode_command(luggage: ImportPlan, name: str, said: Json) -> None:
         luggage.add_file("commands", f"commands/{name}.md", data, fate="translated")
 
 
-def _plan_opencode_agent(luggage: ImportPlan, told: FrontMatter | None, name: str) -> None:
+def _plan_opencode_agent(luggage: ImportPlan, front_matter: FrontMatter | None, name: str) -> None:
     """Plan the import of an opencode agent, or skip it if it is disabled or incomplete."""
-    if told is None:
+    if front_matter is None:
         luggage.skip("agents", name, "it is disabled in opencode")
         return
-    if not told.body.strip() or "description" not in told.values:
+    if not front_matter.body.strip() or "description" not in front_matter.values:
         luggage.skip("agents", name, "it has no prompt or no description")
         return
-    lines = [f"{key}: {_front_matter_line(value)}" for key, value in told.values.items()]
-    data = "\n".join(("---", *lines, "---", told.body, "")).encode()
+    lines = [f"{key}: {_front_matter_line(value)}" for key, value in front_matter.values.items()]
+    data = "\n".join(("---", *lines, "---", front_matter.body, "")).encode()
     luggage.add_file("agents", f"agents/{name}.md", data, fate="translated")
 
 

@@ -72,24 +72,24 @@ class ImportPreview(msgspec.Struct, frozen=True):
 
 
 def preview_import(
-    home: TravoisHome, project: Project, *, wish: ImportRequest, progress: ReportProgress
+    home: TravoisHome, project: Project, *, request: ImportRequest, progress: ReportProgress
 ) -> ImportPreview:
     """Preview an import, without writing anything."""
-    luggage = ImportPlan(home, only=wish.only)
-    if wish.agent:
-        IMPORT_PLANNERS[wish.agent](luggage, os.environ)
-    memories = _memory_lines(home, project, wish) if "memory" in wish.only else []
+    luggage = ImportPlan(home, only=request.only)
+    if request.agent:
+        IMPORT_PLANNERS[request.agent](luggage, os.environ)
+    memories = _memory_lines(home, project, request) if "memory" in request.only else []
     spoken = _list_with_progress(
-        list_import_candidates(home, wish.found), len(wish.found), progress
+        list_import_candidates(home, request.found), len(request.found), progress
     )
-    told = tuple(one for one in spoken if _is_of_project(wish.project, one, home))
+    told = tuple(one for one in spoken if _is_of_project(request.project, one, home))
     lines = (
         *luggage.lines,
         *memories,
-        *_session_lines(spoken, told, silent=len(wish.found) - len(spoken)),
+        *_session_lines(spoken, told, silent=len(request.found) - len(spoken)),
     )
     count = sum(1 for one in memories if one.fate == "kept" and one.why != ALREADY_THERE)
-    return ImportPreview(wish, luggage, lines, told, count)
+    return ImportPreview(request, luggage, lines, told, count)
 
 
 def _list_with_progress(
@@ -127,12 +127,12 @@ def _session_lines(
             yield ImportLine("sessions", format_session_count(number), "left out", why=why)
 
 
-def _memory_lines(home: TravoisHome, project: Project, wish: ImportRequest) -> list[ImportLine]:
+def _memory_lines(home: TravoisHome, project: Project, request: ImportRequest) -> list[ImportLine]:
     """Return the import preview's lines about this project's memories."""
     place, lines = None, list[ImportLine]()
-    if wish.agent in ("claude", "codex"):
-        place = foreign_memories.find_source(wish.agent, os.environ, trust_root(project.root))
-    if wish.agent == "claude" and (
+    if request.agent in ("claude", "codex"):
+        place = foreign_memories.find_source(request.agent, os.environ, trust_root(project.root))
+    if request.agent == "claude" and (
         others := len(foreign_memories.find_other_projects(os.environ, place))
     ):
         why = "run `travois import claude --only memory` in each"
@@ -141,7 +141,7 @@ def _memory_lines(home: TravoisHome, project: Project, wish: ImportRequest) -> l
         return lines
     try:
         found = list(
-            foreign_memories.read_foreign_memories(place, scope="project", label=wish.agent)
+            foreign_memories.read_foreign_memories(place, scope="project", label=request.agent)
         )
     except OSError as error:
         return [*lines, ImportLine("memory", str(place), "left out", why=str(error))]

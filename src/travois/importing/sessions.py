@@ -339,14 +339,14 @@ def list_import_candidates(
             yield ImportCandidate(one, id, *about, known=id in there)
 
 
-def imported_session_id(told: RecordedSession) -> str:
+def imported_session_id(recorded: RecordedSession) -> str:
     """Return an imported session's ID, which stays the same until the original continues.
 
     One that was continued in the other agent gets another ID: what was made of the earlier import
     here is never touched.
     """
-    last = f"{told.at:.3f}" if told.at else str(len(told.turns))
-    return str(uuid5(NAMESPACE_URL, f"travois:import {told.agent} {told.id} {last}"))
+    last = f"{recorded.at:.3f}" if recorded.at else str(len(recorded.turns))
+    return str(uuid5(NAMESPACE_URL, f"travois:import {recorded.agent} {recorded.id} {last}"))
 
 
 @contextmanager
@@ -371,20 +371,20 @@ def lock_staging_folder(home: TravoisHome) -> Generator[Path]:
 
 
 def import_session(
-    home: TravoisHome, found: SessionFile, folder: Path, *, environ: Mapping[str, str]
+    home: TravoisHome, file: SessionFile, folder: Path, *, environ: Mapping[str, str]
 ) -> str:
     """Import one session, staged in `folder` until it is complete; return its ID.
 
     Raises `UserError` if it cannot be read or stored; then nothing of it is left.
     """
-    told = _read_source_session(found, longest=NO_TEXT_LIMIT)
+    told = _read_source_session(file, longest=NO_TEXT_LIMIT)
     if told is None:
-        raise UserError(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
+        raise UserError(f"Cannot read {file.path}", why="it was deleted, or it has no messages")
     id, project = imported_session_id(told), _project_key(home, told.cwd)
     draft, place = folder / id, home.session_folder(project, id)
     rmtree(draft, ignore_errors=True)
     try:
-        dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
+        dated = min((turn.at for turn in told.turns if turn.at), default=file.at)
         opened = Opened(id, told.cwd, project, __version__)
         _write_session(home, draft, told, opened=opened, since=dated, environ=environ)
         blobs.make_folders(place.parent)
@@ -400,7 +400,7 @@ def import_session(
 def _write_session(
     home: TravoisHome,
     draft: Path,
-    told: RecordedSession,
+    recorded: RecordedSession,
     *,
     opened: Opened,
     since: float,
@@ -410,11 +410,11 @@ def _write_session(
     times = [since]
     with SessionLog.create(draft, opened, clock=lambda: times[-1]) as log:
         session = Session(log, secrets=collect_secrets(environ.items()))
-        session.append(build_origin_note(told))
-        if told.title != make_session_title(list(told.turns)):
-            session.append(Changed("name", told.title))
+        session.append(build_origin_note(recorded))
+        if recorded.title != make_session_title(list(recorded.turns)):
+            session.append(Changed("name", recorded.title))
         append_recorded_session(
-            told,
+            recorded,
             session,
             keep=BlobStore(home.blobs).put,
             tell=lambda at: times.append(at or times[-1]),
@@ -422,11 +422,11 @@ def _write_session(
         log.sync()
 
 
-def _read_source_session(found: SessionFile, *, longest: int) -> RecordedSession | None:
+def _read_source_session(file: SessionFile, *, longest: int) -> RecordedSession | None:
     """Read the session to import, of another agent or in the traj/1 format; None if it is empty."""
-    if found.agent != traj.TRAJ_AGENT:
-        return read_recorded_session(found, longest=longest)
-    told = traj.read_traj_session(found.path, longest=longest)
+    if file.agent != traj.TRAJ_AGENT:
+        return read_recorded_session(file, longest=longest)
+    told = traj.read_traj_session(file.path, longest=longest)
     return told if told.turns else None
 
 

@@ -97,7 +97,7 @@ def serve_page(app: ASGIApp, door: socket.socket) -> None:
 
 def create_page_app(home: TravoisHome, keys: AccessKeys, *, port: int) -> ASGIApp:
     """Create the inspector's web application."""
-    shelf, tokens = InspectorApi(home), {keys.printed, keys.opened}
+    api, tokens = InspectorApi(home), {keys.printed, keys.opened}
 
     def enter(request: Request) -> Response:
         token = request.query_params.get("token", "")
@@ -122,12 +122,12 @@ def create_page_app(home: TravoisHome, keys: AccessKeys, *, port: int) -> ASGIAp
         )
 
     def answer(request: Request) -> Response:
-        told = shelf.answer_question(str(request.path_params["question"]), request.query_params)
+        told = api.answer_question(str(request.path_params["question"]), request.query_params)
         return Response(msgspec.json.encode(told), media_type="application/json")
 
     async def stream_growth(request: Request) -> Response:
         return StreamingResponse(
-            _watch_growth(shelf.log_path(request.query_params)), media_type=EVENT_STREAM_TYPE
+            _watch_growth(api.log_path(request.query_params)), media_type=EVENT_STREAM_TYPE
         )
 
     routes = [

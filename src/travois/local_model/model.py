@@ -177,52 +177,54 @@ class SmolLmModel:
         block = await self.answer(parse_local_request(request.body))
         yield _stream_block(block, _estimate_local_usage(request, block))
 
-    async def answer(self, asked: LocalRequest) -> Text | Call:
+    async def answer(self, request: LocalRequest) -> Text | Call:
         """Return a tool call, or text."""
-        if asked.results:
-            return Text(quote_results(asked.results))
-        found = await anyio.to_thread.run_sync(self._route_by_example, asked)
+        if request.results:
+            return Text(quote_results(request.results))
+        found = await anyio.to_thread.run_sync(self._route_by_example, request)
         if found is None and self._mind is not None:
             try:
-                found = await self._ask_smollm(asked, self._mind)
+                found = await self._ask_smollm(request, self._mind)
             except ApiError as problem:
                 return Text(f"{HELP_TEXT}\n(SmolLM2 failed: {problem})")
         if found is None or not (found.tool or found.say):
-            return Text(SHORT_HELP_TEXT if asked.is_helped else HELP_TEXT)
+            return Text(SHORT_HELP_TEXT if request.is_helped else HELP_TEXT)
         if not found.tool:
             return Text(found.say)
         return Call("call", found.tool, msgspec.json.encode(found.input).decode())
 
-    def _route_by_example(self, asked: LocalRequest) -> RoutedCall | None:
+    def _route_by_example(self, request: LocalRequest) -> RoutedCall | None:
         """Route a request by what lies in the workspace, or else by the nearest example."""
-        tools, folder = frozenset(asked.tools), self._folder or os.getcwd()
-        found = route_in_workspace(asked.text, folder=folder, tools=tools)
+        tools, folder = frozenset(request.tools), self._folder or os.getcwd()
+        found = route_in_workspace(request.text, folder=folder, tools=tools)
         if found is not None:
             return found
-        found = route_request(asked.text, near=self._example_index(), tools=tools)
+        found = route_request(request.text, examples=self._example_index(), tools=tools)
         return found and resolve_named_files(found, folder)
 
     def _example_index(self) -> ExampleIndex:
         self._near = self._near or self._make()
         return self._near
 
-    async def _ask_smollm(self, asked: LocalRequest, mind: SmolLm) -> RoutedCall | None:
+    async def _ask_smollm(self, request: LocalRequest, mind: SmolLm) -> RoutedCall | None:
         """Ask SmolLM2 for a call like those of near examples, or for a short answer."""
-        find = partial(self._example_index().find_nearest, asked.text, count=EXAMPLES_IN_PROMPT)
+        find = partial(self._example_index().find_nearest, request.text, count=EXAMPLES_IN_PROMPT)
         near = [
             (c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= MIN_EXAMPLE_SIMILARITY
         ]
         looks = {
-            tool for tool in READ_ONLY_TOOLS & asked.tools.keys() if requests_tool(tool, asked.text)
+            tool
+            for tool in READ_ONLY_TOOLS & request.tools.keys()
+            if requests_tool(tool, request.text)
         }
         like = [e for _, e in near if e.tool in looks]
-        made = build_call_grammar(_narrow_tools(asked.tools, like), asked.text)
+        made = build_call_grammar(_narrow_tools(request.tools, like), request.text)
         if made["root"]:
-            tool, _, args = (await mind.choose_call(asked.text, like[::-1], made)).partition(" ")
+            tool, _, args = (await mind.choose_call(request.text, like[::-1], made)).partition(" ")
             found = _parse_call_text(tool, args, sure=near[0][0])
             return None if found is None or _copies_stop_word(found.input) else found
-        if QUESTION_PATTERN.match(asked.text.strip()):
-            return RoutedCall("", {}, 0.0, UNCHECKED_NOTE + await mind.answer_briefly(asked.text))
+        if QUESTION_PATTERN.match(request.text.strip()):
+            return RoutedCall("", {}, 0.0, UNCHECKED_NOTE + await mind.answer_briefly(request.text))
         return None
 
 

@@ -433,18 +433,22 @@ class RoutedCall(msgspec.Struct, frozen=True):
     say: str = ""
 
 
-def route_request(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> RoutedCall | None:
+def route_request(text: str, *, examples: ExampleIndex, tools: frozenset[str]) -> RoutedCall | None:
     """Route a request to a tool call by its nearest examples; None if uncertain."""
     if len(mask_request_spans(text).split()) > MAX_REQUEST_WORDS:
         return None
-    best = max(_fitting_calls(text, near=near, tools=tools), key=lambda one: one.sure, default=None)
+    best = max(
+        _fitting_calls(text, examples=examples, tools=tools), key=lambda one: one.sure, default=None
+    )
     needed = MIN_SIMILARITY if best and best.input else MIN_SIMILARITY_WITHOUT_ARGUMENTS
     return best if best and best.sure >= needed else None
 
 
-def _fitting_calls(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> Iterator[RoutedCall]:
+def _fitting_calls(
+    text: str, *, examples: ExampleIndex, tools: frozenset[str]
+) -> Iterator[RoutedCall]:
     """List the calls of similar examples that fit a request, each with its certainty."""
-    for cosine, example in near.find_nearest(text, count=NEAREST_EXAMPLES):
+    for cosine, example in examples.find_nearest(text, count=NEAREST_EXAMPLES):
         if not example.tool:
             yield RoutedCall(
                 "", {}, cosine - DOUBT_PENALTY * _names_other_kinds(text, example), example.say
@@ -454,7 +458,7 @@ def _fitting_calls(text: str, *, near: ExampleIndex, tools: frozenset[str]) -> I
             and requests_tool(example.tool, text)
             and (call := _fill_example_call(text, example)) is not None
         ):
-            doubts = near.count_doubtful_words(text) + _count_ignored_spans(text, call)
+            doubts = examples.count_doubtful_words(text) + _count_ignored_spans(text, call)
             yield RoutedCall(example.tool, call, cosine - DOUBT_PENALTY * doubts)
 
 

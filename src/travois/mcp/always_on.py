@@ -20,7 +20,7 @@ FIRST_START_SECONDS = 10.0
 
 
 async def load_always_on_tools(
-    links: Sequence[McpConnection], around: McpHost, *, room: int
+    links: Sequence[McpConnection], host: McpHost, *, room: int
 ) -> tuple[str, ...]:
     """Load the MCP tools that belong in the request head, and return notices for the user.
 
@@ -29,10 +29,10 @@ async def load_always_on_tools(
     notices: list[str] = []
 
     async def load_offers(link: McpConnection) -> None:
-        link.offers = read_cached_offers(link.server, around.tool_cache_folder)
+        link.offers = read_cached_offers(link.server, host.tool_cache_folder)
         if link.offers or link.server.standing == "some":
             return
-        link.offers = await _fetch_offers(link.server, around)
+        link.offers = await _fetch_offers(link.server, host)
         if not link.offers:
             why = "did not list its tools in time, so they are not always loaded in this session"
             notices.append(f"server {link.server.name} {why}")
@@ -52,9 +52,9 @@ async def load_always_on_tools(
     return tuple(notices)
 
 
-async def _fetch_offers(server: McpServerConfig, around: McpHost) -> tuple[McpToolOffer, ...]:
+async def _fetch_offers(server: McpServerConfig, host: McpHost) -> tuple[McpToolOffer, ...]:
     """Start an MCP server only to fetch its tool list."""
-    link = McpConnection(server, around)
+    link = McpConnection(server, host)
     async with anyio.create_task_group() as group:
         group.start_soon(link.run)
         with anyio.move_on_after(FIRST_START_SECONDS):

@@ -357,7 +357,7 @@ class McpHost(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     complain: Callable[[str], None] = lambda text: None
     """Tells the person of a server that cannot be used."""
-    cage: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
+    sandbox: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
     """The sandbox for servers that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
     """True if servers run in the sandbox by default."""
@@ -382,9 +382,9 @@ class NotDelivered(ToolError):
 class McpConnection(McpLifecycle):
     """The connection to one MCP server."""
 
-    def __init__(self, server: McpServerConfig, around: McpHost, *, mode: str = "") -> None:
+    def __init__(self, server: McpServerConfig, host: McpHost, *, mode: str = "") -> None:
         """Take a protocol era as `mode`, if it need not be detected."""
-        super().__init__(server, TokenStore(around.tokens, server), mode=mode)
+        super().__init__(server, TokenStore(host.tokens, server), mode=mode)
         self.about = ""
         self.era = ""
         """The version of the protocol that it speaks."""
@@ -394,8 +394,8 @@ class McpConnection(McpLifecycle):
         self.prompts: tuple[McpPrompt, ...] = ()
         self.held: tuple[str, ...] = ()
         """The addresses of what it has to read."""
-        self._around = around
-        self._folders = around.folders
+        self._around = host
+        self._folders = host.folders
         self._moved = anyio.Event()
         self._changed = anyio.Event()
         self._over = anyio.Event()
@@ -621,7 +621,7 @@ class McpConnection(McpLifecycle):
                 around.logs / f"{server.key}.log", collect_secrets(around.environ.items())
             )
             folder = server.cwd or around.folders[0]
-            command = Command(server.argv, folder, server.env, cage=self._sandbox_profile())
+            command = Command(server.argv, folder, server.env, sandbox=self._sandbox_profile())
             return open_stdio_streams(
                 lambda: around.processes.connect_stdio(command, log=log.append), ended=self._ended
             )
@@ -643,10 +643,10 @@ class McpConnection(McpLifecycle):
         """Return the profile of a sandboxed server; raises OSError where none is available."""
         said, around = self.server.sandbox, self._around
         wanted = around.sandboxed if said is None else said
-        cage = around.cage(find_named_folders(*self.server.argv)) if wanted else None
-        if wanted and cage is None:
+        profile = around.sandbox(find_named_folders(*self.server.argv)) if wanted else None
+        if wanted and profile is None:
             raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
-        return cage
+        return profile
 
     def _on_session_lost(self) -> None:
         """Note that the server lost our session, so the last request had no effect."""
@@ -660,10 +660,10 @@ class McpConnection(McpLifecycle):
 
 
 def create_connections(
-    servers: tuple[McpServerConfig, ...], around: McpHost
+    servers: tuple[McpServerConfig, ...], host: McpHost
 ) -> tuple[McpConnection, ...]:
     """Create a connection for each MCP server; none is started yet."""
-    return tuple(McpConnection(server, around) for server in servers)
+    return tuple(McpConnection(server, host) for server in servers)
 
 
 def cache_offers(server: McpServerConfig, folder: Path, offers: tuple[McpToolOffer, ...]) -> None:

@@ -152,12 +152,14 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     return _answer_from_hooks(await env.fire_hooks(told)) or given
 
 
-def _answer_from_hooks(heard: HookDecision) -> mcp_types.ElicitResult | None:
+def _answer_from_hooks(decision: HookDecision) -> mcp_types.ElicitResult | None:
     """Return the elicitation answer that hooks give in the user's place, if any."""
-    if heard.block:
+    if decision.block:
         return mcp_types.ElicitResult(action="decline")
-    content = msgspec.json.decode(heard.content) if heard.content else None
-    return mcp_types.ElicitResult(action=heard.action, content=content) if heard.action else None
+    content = msgspec.json.decode(decision.content) if decision.content else None
+    return (
+        mcp_types.ElicitResult(action=decision.action, content=content) if decision.action else None
+    )
 
 
 async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> mcp_types.ElicitResult:

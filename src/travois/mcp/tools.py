@@ -359,25 +359,25 @@ class McpServer(Protocol):
 
 
 def collect_mcp_tools(
-    lenders: Iterable[McpServer], *, hidden: Callable[[str], bool] = lambda name: False
+    servers: Iterable[McpServer], *, hidden: Callable[[str], bool] = lambda name: False
 ) -> dict[str, McpToolSpec]:
     """Collect all MCP tools by name, in an order that depends only on the names."""
-    ordered, found = sorted(lenders, key=lambda one: one.server.name), dict[str, McpToolSpec]()
-    for lender, key in zip(ordered, _unique_server_keys(ordered), strict=True):
-        offers = {offer.name: offer for offer in reversed(lender.offers)}
+    ordered, found = sorted(servers, key=lambda one: one.server.name), dict[str, McpToolSpec]()
+    for server_link, key in zip(ordered, _unique_server_keys(ordered), strict=True):
+        offers = {offer.name: offer for offer in reversed(server_link.offers)}
         for tool in sorted(offers):
-            if lender.server.is_tool_enabled(tool):
+            if server_link.server.is_tool_enabled(tool):
                 name = mcp_tool_name(key, tool, taken=found)
-                found[name] = _build_tool_spec(name, lender.server.name, offers[tool])
+                found[name] = _build_tool_spec(name, server_link.server.name, offers[tool])
     return {name: found[name] for name in sorted(found) if not hidden(name)}
 
 
-def _unique_server_keys(lenders: Iterable[McpServer]) -> list[str]:
+def _unique_server_keys(servers: Iterable[McpServer]) -> list[str]:
     """Return unique MCP server names, as used in their tools' names."""
     keys: list[str] = []
-    for lender in lenders:
-        key = lender.server.key
-        mark = blake2b(lender.server.name.encode(errors="replace"), digest_size=3).hexdigest()
+    for server_link in servers:
+        key = server_link.server.key
+        mark = blake2b(server_link.server.name.encode(errors="replace"), digest_size=3).hexdigest()
         keys.append(f"{key}_{mark}" if key in keys else key)
     return keys
 
@@ -412,13 +412,17 @@ def read_announced(state: Mapping[str, str], server: str) -> AnnouncedServer:
         return AnnouncedServer()
 
 
-def describe_server_states(lenders: Iterable[McpServer]) -> dict[str, str]:
+def describe_server_states(servers: Iterable[McpServer]) -> dict[str, str]:
     """Describe the state of each MCP server."""
-    return {one.server.name: _describe_state(one) for one in lenders}
+    return {one.server.name: _describe_state(one) for one in servers}
 
 
-def _describe_state(lender: McpServer) -> str:
-    return f"not available ({lender.failure_reason})" if lender.state == "failed" else lender.state
+def _describe_state(server_link: McpServer) -> str:
+    return (
+        f"not available ({server_link.failure_reason})"
+        if server_link.state == "failed"
+        else server_link.state
+    )
 
 
 START_WAIT_SECONDS = 20.0
@@ -454,12 +458,12 @@ class McpTools:
 
     def __init__(
         self,
-        lenders: Sequence[McpServer],
+        servers: Sequence[McpServer],
         *,
         hidden: Callable[[str], bool] = lambda name: False,
         own: Sequence[AnyTool] = (),
     ) -> None:
-        self.lenders = {one.server.name: one for one in lenders}
+        self.servers = {one.server.name: one for one in servers}
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person something."""
         self._hidden = hidden
@@ -470,13 +474,13 @@ class McpTools:
 
     def all_tools(self) -> dict[str, McpToolSpec]:
         """Return every available tool that no rule denies, by name."""
-        return collect_mcp_tools(self.lenders.values(), hidden=self._hidden)
+        return collect_mcp_tools(self.servers.values(), hidden=self._hidden)
 
     def find_tool(self, name: str) -> AnyTool | None:
         """Return the tool of that name; None if no server offers it or may once it has started."""
         if known := self.all_tools().get(name):
             return self._server_tool(name, known.server)
-        starting = (one.server for one in self.lenders.values() if one.state != "ready")
+        starting = (one.server for one in self.servers.values() if one.state != "ready")
         server = next((s.name for s in starting if name.startswith(f"mcp__{s.key}__")), "")
         return self._server_tool(name, server) if server and not self._hidden(name) else None
 
@@ -520,8 +524,8 @@ class McpTools:
 
     def _describe_missing_tool(self, name: str) -> str:
         """Say that a tool does not exist, and list its server's tools, closest matches first."""
-        for lender in self.lenders.values():
-            start = f"mcp__{lender.server.key}__"
+        for server_link in self.servers.values():
+            start = f"mcp__{server_link.server.key}__"
             there = [known for known in self.all_tools() if known.startswith(start)]
             if name.startswith(start) and there:
                 near = sorted(there, key=lambda n: -SequenceMatcher(None, n, name).ratio())
@@ -529,8 +533,9 @@ class McpTools:
                     f", and {len(near) - MAX_NEAR_NAMES} more" if len(near) > MAX_NEAR_NAMES else ""
                 )
                 tools = ", ".join(near[:MAX_NEAR_NAMES]) + more
-                return f"{lender.server.name} has no tool {name!r}. Closest matches first: {tools}."
-        servers = ", ".join(sorted(self.lenders))
+                owner = server_link.server.name
+                return f"{owner} has no tool {name!r}. Closest matches first: {tools}."
+        servers = ", ".join(sorted(self.servers))
         return f"There is no tool {name!r}. MCP servers: {servers or 'none'}. Try ToolSearch."
 
     @property
@@ -557,7 +562,7 @@ class McpTools:
         )
 
     def _server_access(self, server: str) -> tuple[Access, ...]:
-        return tuple(Access("call", name) for name in ((server,) if server else self.lenders))
+        return tuple(Access("call", name) for name in ((server,) if server else self.servers))
 
     async def _run_tool_search(self, args: SearchArgs, env: Env, id: str) -> ToolOutcome:
         starting = await self._wait_for_servers()
@@ -566,11 +571,11 @@ class McpTools:
         more = [f"Still starting; try again later: {', '.join(starting)}."] if starting else []
         more += [
             f"{n} is not available: {o.failure_reason}."
-            for n, o in self.lenders.items()
+            for n, o in self.servers.items()
             if o.failure_reason
         ]
         if not hits:
-            names = ", ".join(sorted(self.lenders))
+            names = ", ".join(sorted(self.servers))
             return text_outcome(
                 "\n".join((f"No tool matches {args.query!r}. Servers: {names}.", *more))
             )
@@ -583,9 +588,9 @@ class McpTools:
     async def _wait_for_servers(self) -> list[str]:
         """Wait for servers that are starting; returns those that still are."""
         with anyio.move_on_after(START_WAIT_SECONDS):
-            for lender in self.lenders.values():
-                await lender.wait_until_started()
-        return [name for name, one in self.lenders.items() if one.state == "starting"]
+            for server_link in self.servers.values():
+                await server_link.wait_until_started()
+        return [name for name, one in self.servers.items() if one.state == "starting"]
 
     def _introduce_servers(
         self, hits: Sequence[McpToolSpec], env: Env
@@ -594,7 +599,7 @@ class McpTools:
         fresh = sorted(
             {tool.server for tool in hits if not env.state.get(f"{ABOUT_PREFIX}{tool.server}")}
         )
-        told = [(name, self.lenders[name].about) for name in fresh if self.lenders[name].about]
+        told = [(name, self.servers[name].about) for name in fresh if self.servers[name].about]
         lines = [
             msgspec.json.encode({"server": n, "about": clean_description(t)}).decode()
             for n, t in told
@@ -608,15 +613,15 @@ class McpTools:
             return (Access("call", server, asks=known is not None and known.asks),)
 
         async def run(args: dict[str, Any], env: Env, id: str) -> ToolOutcome:
-            lender = self.lenders[server]
-            await lender.wait_until_started()
+            server_link = self.servers[server]
+            await server_link.wait_until_started()
             if (tool := self.all_tools().get(name)) is None:
                 raise ToolError(
-                    f"{name} is not available: {lender.failure_reason or 'use ToolSearch'}."
+                    f"{name} is not available: {server_link.failure_reason or 'use ToolSearch'}."
                 )
             _check_arguments(tool, args)
             changes = await _confirm_changed_tool(tool, env)
-            answered = await lender.call_tool(tool.tool, args, env)
+            answered = await server_link.call_tool(tool.tool, args, env)
             found = build_mcp_outcome(answered, env, id, wish=tool.room)
             if (size := sum(map(block_tokens, found.content))) > LARGE_RESULT_TOKENS:
                 self.warn(f"{name} returned about {size:,} tokens")
@@ -635,16 +640,16 @@ class McpTools:
 
     async def _run_list_resources(self, args: ListArgs, env: Env, id: str) -> ToolOutcome:
         await self._wait_for_servers()
-        asked = [self._require_server(args.server)] if args.server else list(self.lenders.values())
+        asked = [self._require_server(args.server)] if args.server else list(self.servers.values())
         lines: list[str] = []
-        for lender in asked:
+        for server_link in asked:
             try:
-                found = await lender.list_resources()
+                found = await server_link.list_resources()
             except ToolError as refusal:
                 lines.append(str(refusal))
                 continue
             lines += (
-                f"{lender.server.name} {escape_invisible(uri)} {escape_invisible(t)}"[
+                f"{server_link.server.name} {escape_invisible(uri)} {escape_invisible(t)}"[
                     :MAX_DESCRIPTION_CHARS
                 ]
                 for uri, t in found
@@ -657,11 +662,11 @@ class McpTools:
         )
 
     def _require_server(self, name: str) -> McpServer:
-        if name not in self.lenders:
+        if name not in self.servers:
             raise ToolError(
-                f"There is no MCP server {name!r}. Available: {', '.join(self.lenders)}."
+                f"There is no MCP server {name!r}. Available: {', '.join(self.servers)}."
             )
-        return self.lenders[name]
+        return self.servers[name]
 
 
 ABOUT_PREFIX = f"{PIN_PREFIX}about:"

@@ -62,13 +62,13 @@ def load_agent_memory(kind: AgentType, home: TravoisHome, root: str) -> AgentMem
     return AgentMemoryFolder(folder, "\n".join(parts))
 
 
-def allow_memory_edits(guard: Permissions, memory: AgentMemoryFolder) -> Permissions:
+def allow_memory_edits(permissions: Permissions, memory: AgentMemoryFolder) -> Permissions:
     """Return permissions under which an agent may edit its own memory without approval."""
-    folders = (*guard.folders, memory.folder)
+    folders = (*permissions.folders, memory.folder)
     if not GLOB_CHARS.isdisjoint(memory.folder):
-        return replace(guard, folders=folders)
+        return replace(permissions, folders=folders)
     rule = PermissionRule("Edit", f"/{memory.folder}/**", "allow", "the agent's own memory")
-    return replace(guard, folders=folders, rules=(*guard.rules, rule))
+    return replace(permissions, folders=folders, rules=(*permissions.rules, rule))
 
 
 def shorten_index(text: str) -> str:

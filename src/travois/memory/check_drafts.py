@@ -112,55 +112,55 @@ class EvidenceQuote(msgspec.Struct, frozen=True):
     """The speaker's next words."""
 
 
-def check_drafts(found: Iterable[MemoryDraft], ground: EvidenceContext) -> list[DraftVerdict]:
+def check_drafts(found: Iterable[MemoryDraft], context: EvidenceContext) -> list[DraftVerdict]:
     """Check memory drafts in turn; an accepted draft counts as known for the next."""
     verdicts: list[DraftVerdict] = []
     for draft in found:
-        verdict = check_draft(draft, ground)
+        verdict = check_draft(draft, context)
         verdicts.append(verdict)
         if isinstance(verdict, Accept):
             put = verdict.change.memory
-            others = (m for m in ground.known if (m.name, m.scope) != (put.name, put.scope))
-            ground = replace(ground, known=(*others, put))
+            others = (m for m in context.known if (m.name, m.scope) != (put.name, put.scope))
+            context = replace(context, known=(*others, put))
     return verdicts
 
 
-def check_draft(draft: MemoryDraft, ground: EvidenceContext) -> DraftVerdict:
+def check_draft(draft: MemoryDraft, context: EvidenceContext) -> DraftVerdict:
     """Decide whether a memory draft is accepted, needs the user's approval, or is rejected."""
     for text in (draft.text, draft.words, draft.name, draft.why):
-        if kind := ground.secret(text):
+        if kind := context.secret(text):
             return Reject(f"it contains a secret ({kind})")
-    place = find_quote(draft.words, ground)
+    place = find_quote(draft.words, context)
     if isinstance(place, Reject):
         return place
-    if kind := ground.secret(place.sentence):
+    if kind := context.secret(place.sentence):
         return Reject(f"its sentence contains a secret ({kind})")
-    draft = replace(draft, why=_keep_supported_reason(draft.why, ground))
-    if why := _find_rejection_reason(draft, place, ground):
+    draft = replace(draft, why=_keep_supported_reason(draft.why, context))
+    if why := _find_rejection_reason(draft, place, context):
         return Reject(why)
-    memory = _build_memory(draft, place, ground)
-    if why := _find_review_reason(draft, place, ground):
+    memory = _build_memory(draft, place, context)
+    if why := _find_review_reason(draft, place, context):
         return NeedsReview(PutMemory(memory), why)
     told = _find_stated_scope(place)
-    return settle_draft(draft, memory, ground.known, sentence=place.sentence, told=told)
+    return settle_draft(draft, memory, context.known, sentence=place.sentence, told=told)
 
 
-def find_quote(words: str, ground: EvidenceContext) -> EvidenceQuote | Reject:
+def find_quote(words: str, context: EvidenceContext) -> EvidenceQuote | Reject:
     """Find where a draft's quoted words were last said, by the speaker who counts most."""
     pattern = _compile_quote(words)
     if pattern is None or len(words) > MAX_QUOTE_CHARS:
         return Reject("it quotes nothing from the conversation")
-    places = [(one, hit) for one in ground.said if (hit := pattern.search(one.text))]
+    places = [(one, hit) for one in context.said if (hit := pattern.search(one.text))]
     voices = {one.voice for one, _ in places}
     if "ours" in voices:
         return Reject("it repeats what memory or an instruction file says")
     for voice in ("user", "tool", "model"):
         if voice in voices:
             one, hit = next(p for p in reversed(places) if p[0].voice == voice)
-            if one.seq <= ground.since:
+            if one.seq <= context.since:
                 return Reject("its source was already examined")
             sentence = _find_sentence(one.text, hit)
-            return EvidenceQuote(one, hit[0], sentence, _find_continuation(one, hit, ground))
+            return EvidenceQuote(one, hit[0], sentence, _find_continuation(one, hit, context))
     return Reject("the quoted words do not appear in the conversation")
 
 
@@ -179,48 +179,48 @@ def _find_sentence(text: str, hit: re.Match[str]) -> str:
     return text[start : min(ends) + 1 if ends else len(text)].strip()
 
 
-def _find_continuation(one: Statement, hit: re.Match[str], ground: EvidenceContext) -> str:
+def _find_continuation(one: Statement, hit: re.Match[str], context: EvidenceContext) -> str:
     """Return what the quoted speaker said next: in this message, or in the next one."""
     rest = re.split(r"^[^.!?\n]*[.!?…\n]+\s*", one.text[hit.end() :], maxsplit=1)[-1].strip()
-    later = (o.text for o in ground.said if o.voice == one.voice and o.seq > one.seq)
+    later = (o.text for o in context.said if o.voice == one.voice and o.seq > one.seq)
     return rest or next(later, "")
 
 
 def _find_rejection_reason(
-    draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext
+    draft: MemoryDraft, quote: EvidenceQuote, context: EvidenceContext
 ) -> str:
     """Return why a draft is rejected whoever said it; empty if it is not."""
     if not content_words(draft.text) or signals.needs_context(draft.text):
         return "it has no content"
-    if any(_repeats_line(draft.text, line) for line in ground.instruction_lines):
+    if any(_repeats_line(draft.text, line) for line in context.instruction_lines):
         return "it repeats what memory or an instruction file says"
-    if why := _find_uselessness(draft, place, renewed=_repeats_memory(draft, ground)):
+    if why := _find_uselessness(draft, quote, renewed=_repeats_memory(draft, context)):
         return why
-    if invents_names(draft, ground):
+    if invents_names(draft, context):
         return "it names something that nobody mentioned"
-    if share_covered(draft.text, _collect_supporting_words(place, ground)) < MIN_SUPPORT_SHARE:
+    if share_covered(draft.text, _collect_supporting_words(quote, context)) < MIN_SUPPORT_SHARE:
         return "it claims more than was said"
     return ""
 
 
-def _repeats_memory(draft: MemoryDraft, ground: EvidenceContext) -> bool:
+def _repeats_memory(draft: MemoryDraft, context: EvidenceContext) -> bool:
     """Return whether the draft only repeats a known memory."""
-    return any(have_same_meaning(draft.text, old.body or old.description) for old in ground.known)
+    return any(have_same_meaning(draft.text, old.body or old.description) for old in context.known)
 
 
-def _find_uselessness(draft: MemoryDraft, place: EvidenceQuote, *, renewed: bool) -> str:
+def _find_uselessness(draft: MemoryDraft, quote: EvidenceQuote, *, renewed: bool) -> str:
     """Return why nobody will need a memory draft later; empty if somebody may."""
-    by, wish = place.by, draft.type in ("user", "feedback")
+    by, wish = quote.by, draft.type in ("user", "feedback")
     if by.files:
         return "the project files already say it"
-    if signals.is_withdrawn(place.sentence) or signals.retracts_earlier(place.after):
+    if signals.is_withdrawn(quote.sentence) or signals.retracts_earlier(quote.after):
         return "it was not meant to last"
     if by.voice != "user":
         telling = wish or signals.states_a_fact(draft.text, by=by.voice)
         return signals.find_temporary_reason(draft.text, said=False) or (
             "" if telling else "it will not help later"
         )
-    sentence = place.sentence
+    sentence = quote.sentence
     if renewed and not signals.is_question(sentence):
         return ""
     idle = wish and not signals.is_lasting(sentence) and not signals.may_be_lasting(sentence)
@@ -233,7 +233,7 @@ def _find_uselessness(draft: MemoryDraft, place: EvidenceQuote, *, renewed: bool
         return "it is a task or a question"
     return (
         ""
-        if signals.asks_to_remember(place.sentence)
+        if signals.asks_to_remember(quote.sentence)
         else signals.find_temporary_reason(draft.text, said=True)
     )
 
@@ -248,75 +248,75 @@ def _repeats_line(text: str, line: str) -> bool:
     return fits and contains_denial(text) == contains_denial(line)
 
 
-def invents_names(draft: MemoryDraft, ground: EvidenceContext) -> bool:
+def invents_names(draft: MemoryDraft, context: EvidenceContext) -> bool:
     """Return whether a draft names or counts something that occurs nowhere."""
     return any(
-        name not in ground.all_text for name in signals.extract_names(f"{draft.text}\n{draft.why}")
+        name not in context.all_text for name in signals.extract_names(f"{draft.text}\n{draft.why}")
     )
 
 
-def _collect_supporting_words(place: EvidenceQuote, ground: EvidenceContext) -> frozenset[str]:
+def _collect_supporting_words(quote: EvidenceQuote, context: EvidenceContext) -> frozenset[str]:
     """Return the words that may support a draft: the user's, and those they had seen before.
 
     What the model said after them proves nothing about what they meant.
     """
-    by = place.by
+    by = quote.by
     if by.voice == "user":
-        before = (o.text for o in ground.said if o.voice in ("model", "act") and o.seq < by.seq)
-        return ground.words_by_voice["user"] | content_words("\n".join(before))
+        before = (o.text for o in context.said if o.voice in ("model", "act") and o.seq < by.seq)
+        return context.words_by_voice["user"] | content_words("\n".join(before))
     own = (
-        ground.words_by_voice["user"]
-        | ground.words_by_voice["model"]
-        | ground.words_by_voice["act"]
+        context.words_by_voice["user"]
+        | context.words_by_voice["model"]
+        | context.words_by_voice["act"]
     )
     return own | content_words(by.text) if by.voice == "tool" else own
 
 
-def _find_review_reason(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> str:
+def _find_review_reason(draft: MemoryDraft, quote: EvidenceQuote, context: EvidenceContext) -> str:
     """Return why the user must decide on a draft; empty if its source suffices."""
     told = max(
-        ground.tool_sentences,
+        context.tool_sentences,
         key=lambda line: share_covered(draft.text, content_words(line)),
         default="",
     )
     by_tool = share_covered(draft.text, content_words(told)) if told else 0.0
-    by_user = share_covered(draft.text, ground.words_by_voice["user"])
-    if place.by.voice != "user":
+    by_user = share_covered(draft.text, context.words_by_voice["user"])
+    if quote.by.voice != "user":
         wish = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
-        steers = signals.addresses_reader(place.sentence) or (
+        steers = signals.addresses_reader(quote.sentence) or (
             by_tool >= MIN_SUPPORT_SHARE and signals.addresses_reader(told)
         )
         if wish or steers:
             return "the user did not say it"
-        alone = place.by.voice == "model" and max(by_tool, by_user) < MIN_SHOWN_SHARE
+        alone = quote.by.voice == "model" and max(by_tool, by_user) < MIN_SHOWN_SHARE
         return "only the model said it" if alone else ""
     if by_tool > by_user and by_tool >= MIN_SUPPORT_SHARE and not _only_states_fact(draft, told):
         return "it comes from a tool or a web page, not from the user"
     wish = draft.type in ("user", "feedback")
     if (wish or signals.expresses_wish(draft.text)) and (
-        why := signals.find_doubt(place.sentence, place.words, place.after)
+        why := signals.find_doubt(quote.sentence, quote.words, quote.after)
     ):
         return why
     wishes = wish or signals.expresses_wish(draft.text)
-    if wishes and place.by.blocks and not _is_request_at_edge(place):
+    if wishes and quote.by.blocks and not _is_request_at_edge(quote):
         return "it may come from text that the user pasted"
     if (
         wishes
-        and signals.asks_something(place.by.text)
-        and not signals.asks_to_remember(place.sentence)
+        and signals.asks_something(quote.by.text)
+        and not signals.asks_to_remember(quote.sentence)
     ):
         return "the user may only be asking about it"
-    standing = signals.is_lasting(place.sentence) or _repeats_memory(draft, ground)
+    standing = signals.is_lasting(quote.sentence) or _repeats_memory(draft, context)
     if (wish or signals.is_bare_command(draft.text)) and not standing:
         return "the user may have meant it only for now"
-    meant = signals.asks_to_remember_this(place.sentence)
+    meant = signals.asks_to_remember_this(quote.sentence)
     return "" if meant or by_user >= MIN_USER_SHARE else "it goes beyond what the user said"
 
 
-def _is_request_at_edge(place: EvidenceQuote) -> bool:
+def _is_request_at_edge(quote: EvidenceQuote) -> bool:
     """Return whether the first or the last line of a message asks to remember it."""
-    lines = place.by.text.strip().splitlines()
-    return signals.asks_to_remember(place.sentence) and place.sentence in f"{lines[0]}\n{lines[-1]}"
+    lines = quote.by.text.strip().splitlines()
+    return signals.asks_to_remember(quote.sentence) and quote.sentence in f"{lines[0]}\n{lines[-1]}"
 
 
 def _only_states_fact(draft: MemoryDraft, told: str) -> bool:
@@ -325,42 +325,42 @@ def _only_states_fact(draft: MemoryDraft, told: str) -> bool:
     return not wish and not signals.addresses_reader(told)
 
 
-def _keep_supported_reason(why: str, ground: EvidenceContext) -> str:
+def _keep_supported_reason(why: str, context: EvidenceContext) -> str:
     """Return the draft's reason if the conversation supports it."""
-    about = ground.words_by_voice
+    about = context.words_by_voice
     said = about["user"] | about["model"]
-    names = all(name in ground.all_text for name in signals.extract_names(why))
+    names = all(name in context.all_text for name in signals.extract_names(why))
     return why.strip() if why and names and share_covered(why, said) >= MIN_SUPPORT_SHARE else ""
 
 
-def _find_stated_scope(place: EvidenceQuote) -> MemoryScope | None:
+def _find_stated_scope(quote: EvidenceQuote) -> MemoryScope | None:
     """Return the scope that the user named for a draft; None if none."""
-    if place.by.voice != "user":
+    if quote.by.voice != "user":
         return None
-    return find_wish_scope(place.words, place.sentence, message=place.by.text, after=place.after)
+    return find_wish_scope(quote.words, quote.sentence, message=quote.by.text, after=quote.after)
 
 
-def _build_memory(draft: MemoryDraft, place: EvidenceQuote, ground: EvidenceContext) -> Memory:
+def _build_memory(draft: MemoryDraft, quote: EvidenceQuote, context: EvidenceContext) -> Memory:
     """Build the memory for a checked draft and its quoted words."""
-    by, text = place.by, draft.text.strip()
+    by, text = quote.by, draft.text.strip()
     author: MemoryAuthor = (
         "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
     )
     usual: MemoryScope = "user" if draft.type == "user" else "project"
-    scope = _find_stated_scope(place) or draft.scope or usual
+    scope = _find_stated_scope(quote) or draft.scope or usual
     line = " ".join(text.split())
     return Memory(
-        name=_make_unique_name(make_draft_name(draft.name or text), ground.known),
+        name=_make_unique_name(make_draft_name(draft.name or text), context.known),
         description=line
         if len(line) <= MAX_DESCRIPTION_CHARS
         else f"{line[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…",
         type=draft.type,
         body=f"{text}\n\nWhy: {draft.why}" if draft.why else text,
         author=author,
-        created=ground.now,
-        modified=ground.now,
-        verified=ground.now,
-        evidence=(Evidence(ground.session, by.seq, author, place.words, by.at),),
+        created=context.now,
+        modified=context.now,
+        verified=context.now,
+        evidence=(Evidence(context.session, by.seq, author, quote.words, by.at),),
         scope=scope if author == "user" else "project",
     )
 

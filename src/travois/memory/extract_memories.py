@@ -116,7 +116,7 @@ async def extract_memories(agent: Agent, *, after: TurnEnding = "answer") -> Ext
 async def apply_drafts(
     agent: Agent,
     weighed: Sequence[DraftVerdict],
-    ground: EvidenceContext,
+    context: EvidenceContext,
     *,
     why: str,
     unkept: tuple[str, ...] = (),
@@ -135,7 +135,7 @@ async def apply_drafts(
         and one.drop
         and memories.consent(get_verdict_scope(one)) == "auto"
     ]
-    done = await _apply_changes(agent, [*auto, *gone], why=why, session=ground.session)
+    done = await _apply_changes(agent, [*auto, *gone], why=why, session=context.session)
     proposed: list[str] = []
     for change, reason in held:
         if memories.consent(change.memory.scope) != "off":
@@ -154,7 +154,7 @@ def get_verdict_scope(verdict: Accept | NeedsReview) -> MemoryScope:
 
 
 def explain_unkept_wishes(
-    agent: Agent, weighed: Sequence[DraftVerdict], ground: EvidenceContext
+    agent: Agent, weighed: Sequence[DraftVerdict], context: EvidenceContext
 ) -> tuple[str, ...]:
     """Explain each request to remember that is not kept, and how to keep it anyway."""
     assert agent.memory.memories is not None
@@ -168,10 +168,10 @@ def explain_unkept_wishes(
         if get_verdict_scope(one) not in off
         for e in _get_verdict_evidence(one)
     ]
-    asked = (one for one in ground.said if one.seq > ground.since and one.voice == "user")
+    asked = (one for one in context.said if one.seq > context.since and one.voice == "user")
     wishes = [one for one in find_signals(asked) if one.kind == "remember"]
     return tuple(
-        _format_unkept_wish(agent, wish, _find_unkept_reason(wish, ground, off))
+        _format_unkept_wish(agent, wish, _find_unkept_reason(wish, context, off))
         for wish in wishes
         if not any(_overlaps_sentence(words, wish.sentence) for words in rests)
         and not (rests and refers_elsewhere(wish.sentence))
@@ -189,12 +189,12 @@ def _overlaps_sentence(words: str, sentence: str) -> bool:
 
 
 def _find_unkept_reason(
-    wish: MemorySignal, ground: EvidenceContext, off: Collection[MemoryScope]
+    signal: MemorySignal, context: EvidenceContext, off: Collection[MemoryScope]
 ) -> str:
     """Return why the rules do not keep a wish as a memory."""
-    drafted = draft_from_signal(wish)
-    (verdict,) = check_drafts([drafted], ground)
-    if refers_elsewhere(wish.sentence):
+    drafted = draft_from_signal(signal)
+    (verdict,) = check_drafts([drafted], context)
+    if refers_elsewhere(signal.sentence):
         return "it does not say by itself what it means"
     if isinstance(verdict, Reject):
         return verdict.why
@@ -204,16 +204,16 @@ def _find_unkept_reason(
     return "it could not be understood"
 
 
-def _format_unkept_wish(agent: Agent, wish: MemorySignal, why: str) -> str:
+def _format_unkept_wish(agent: Agent, signal: MemorySignal, why: str) -> str:
     """Format the message about a wish that is not kept as a memory."""
-    if "secret" in why or _find_secret(agent, wish.sentence):
+    if "secret" in why or _find_secret(agent, signal.sentence):
         return f"Not remembered: {why}. Keep it in a secret store, and say where that is."
     if any(word in why for word in ALREADY_KNOWN_REASONS):
         return f"Not remembered again: {why}."
     text = (
         "TEXT"
-        if refers_elsewhere(wish.sentence)
-        else quote(draft_from_signal(wish).text[:MAX_SHOWN_WISH_CHARS])
+        if refers_elsewhere(signal.sentence)
+        else quote(draft_from_signal(signal).text[:MAX_SHOWN_WISH_CHARS])
     )
     return f"Not remembered: {why}. To keep it anyway: travois memory add {escape_line(text)}"
 
@@ -304,16 +304,16 @@ def _find_secret(agent: Agent, text: str) -> str:
 
 
 async def _check_conversation(
-    agent: Agent, ground: EvidenceContext, *, after: TurnEnding
+    agent: Agent, context: EvidenceContext, *, after: TurnEnding
 ) -> list[DraftVerdict]:
     """Check the model's memory drafts, and the requests to remember that it missed."""
-    fresh = tuple(one for one in ground.said if one.seq > ground.since)
-    by_rule = tuple(draft_by_rules(fresh, ground.said))
+    fresh = tuple(one for one in context.said if one.seq > context.since)
+    by_rule = tuple(draft_by_rules(fresh, context.said))
     if after == "failure":
-        return check_drafts([one for one in by_rule if asks_to_remember(one.words)], ground)
-    reply = await _ask_for_drafts(agent, ground, fresh) if agent.memory.extract == "model" else ""
+        return check_drafts([one for one in by_rule if asks_to_remember(one.words)], context)
+    reply = await _ask_for_drafts(agent, context, fresh) if agent.memory.extract == "model" else ""
     found = parse_drafts(reply) if reply else by_rule
-    weighed = check_drafts(found, ground)
+    weighed = check_drafts(found, context)
     kept = [
         one for one, verdict in zip(found, weighed, strict=True) if not isinstance(verdict, Reject)
     ]
@@ -321,15 +321,15 @@ async def _check_conversation(
     if not reply or not missed:
         return weighed
     fresh_known = tuple(one.change.memory for one in weighed if isinstance(one, Accept))
-    return [*weighed, *check_drafts(missed, replace(ground, known=(*ground.known, *fresh_known)))]
+    return [*weighed, *check_drafts(missed, replace(context, known=(*context.known, *fresh_known)))]
 
 
 async def _ask_for_drafts(
-    agent: Agent, ground: EvidenceContext, fresh: tuple[Statement, ...]
+    agent: Agent, context: EvidenceContext, fresh: tuple[Statement, ...]
 ) -> str:
     """Ask the model for memory drafts, with the nearest known memories."""
     near: tuple[Memory, ...] = ()
-    if agent.memory.memories is not None and ground.known:
+    if agent.memory.memories is not None and context.known:
         about = "\n".join(one.text for one in fresh if one.voice == "user")[-MAX_SEARCH_CHARS:]
         search = partial(agent.memory.memories.search, about, limit=MAX_NEAREST_MEMORIES)
         near = await anyio.to_thread.run_sync(search)

@@ -176,23 +176,23 @@ class MemoryHistory:
     def _store_bytes(self, data: bytes | None) -> str:
         return "" if data is None else self.blobs.put(data)
 
-    def _roll_back(self, made: MemoryTransaction) -> None:
+    def _roll_back(self, transaction: MemoryTransaction) -> None:
         """Restore the bytes from before a change; what others wrote since stays."""
-        for key in dict.fromkeys(one.folder for one in made.files):
+        for key in dict.fromkeys(one.folder for one in transaction.files):
             folder = self.open_folder(key)
             try:
-                self._restore_folder(folder, made)
+                self._restore_folder(folder, transaction)
             except OSError as error:
                 if (
                     error.errno not in blobs.ACCESS_ERRORS
                 ):  # there, nothing can be done: others may go on
                     raise
-        self._append_line(JournalLine("back", made.id))
+        self._append_line(JournalLine("back", transaction.id))
 
-    def _restore_folder(self, folder: MemoryFolder, made: MemoryTransaction) -> None:
+    def _restore_folder(self, folder: MemoryFolder, transaction: MemoryTransaction) -> None:
         if not folder.path.is_dir():
             return
-        for one in made.files:
+        for one in transaction.files:
             if one.folder == folder.key and self.current_digest(folder, one.file) == one.after:
                 with suppress(KeyError):
                     data = self.blobs.get(one.before) if one.before else None
@@ -230,9 +230,9 @@ class MemoryHistory:
                 os.close(fd)
                 raise
 
-    def _append_line(self, said: JournalLine) -> None:
+    def _append_line(self, line: JournalLine) -> None:
         """Write a line after the last complete one, and sync it to disk."""
-        text = log_line.add_checksum(msgspec.json.encode(said))
+        text = log_line.add_checksum(msgspec.json.encode(line))
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o600)
         try:
@@ -249,7 +249,7 @@ class MemoryHistory:
         finally:
             os.close(fd)
         self._end += len(text)
-        self._apply_line(said)
+        self._apply_line(line)
 
     def _read_new_lines(self) -> None:
         """Read the lines added to the journal; an incomplete line is ignored."""
@@ -276,18 +276,18 @@ class MemoryHistory:
         self._end, self._all, self._open = 0, {}, None
         self.known.clear()
 
-    def _apply_line(self, said: JournalLine) -> None:
+    def _apply_line(self, line: JournalLine) -> None:
         """Update the state with one line of the journal."""
-        made = said.begun or self._all.get(said.id) or self._open
-        self._open = made if said.state == "begin" else None
-        if made is None or made.id != said.id or said.state == "begin":
+        made = line.begun or self._all.get(line.id) or self._open
+        self._open = made if line.state == "begin" else None
+        if made is None or made.id != line.id or line.state == "begin":
             return
-        if said.state == "done":
+        if line.state == "done":
             self._all[made.id] = made
         else:
             self._all.pop(made.id, None)
         for one in made.files:
-            self.known[one.folder, one.file] = one.after if said.state == "done" else one.before
+            self.known[one.folder, one.file] = one.after if line.state == "done" else one.before
 
 
 def _reindex_and_sync(folders: Iterable[MemoryFolder]) -> None:
@@ -407,11 +407,11 @@ class MemoryArchive:
             made = self.past.commit(writes, why=f"undo: {meant.why}", undoes=meant.id)
         return AppliedChanges(made.id, self.diff(made))
 
-    def diff(self, made: MemoryTransaction) -> str:
+    def diff(self, transaction: MemoryTransaction) -> str:
         """Render the changes of a transaction as a short diff."""
         shown = (
             render_memory_diff(before, after)
-            for one in made.files
+            for one in transaction.files
             for before, after in (
                 (self._read_version(one, one.before), self._read_version(one, one.after)),
             )
@@ -540,18 +540,18 @@ class MemoryArchive:
         fix = "Run `travois memory history` to see what can be undone."
         raise UserError(f"There is no change {id}" if id else "There is nothing to undo", fix=fix)
 
-    def _build_undo_error(self, meant: MemoryTransaction, one: TouchedFile) -> UserError:
+    def _build_undo_error(self, transaction: MemoryTransaction, one: TouchedFile) -> UserError:
         """Build the error for a file that changed since the transaction."""
         later = [
             f"{each.id} ({each.why})"
             for each in self.history()
-            if each.at >= meant.at and each.id != meant.id
+            if each.at >= transaction.at and each.id != transaction.id
             if any((file.folder, file.file) == (one.folder, one.file) for file in each.files)
         ]
         by = f" by {', '.join(later[:3])}" if later else ""
         fix = "Undo that change first, or edit the file by hand."
         return UserError(
-            f"{meant.id} cannot be undone", why=f"{one.file} was changed since{by}", fix=fix
+            f"{transaction.id} cannot be undone", why=f"{one.file} was changed since{by}", fix=fix
         )
 
 

@@ -170,10 +170,10 @@ class MemoryFinding(msgspec.Struct, frozen=True):
 
 
 def find_leaked_secrets(
-    known: MemoriesByKey, leak: Callable[[str], str]
+    memories: MemoriesByKey, leak: Callable[[str], str]
 ) -> Iterator[MemoryFinding]:
     """Yield the memories that contain a secret; `leak` returns the kind of secret in a text."""
-    for key, one in known.items():
+    for key, one in memories.items():
         said = "\n".join((join_memory_text(one), *(evidence.words for evidence in one.evidence)))
         if kind := leak(said):
             yield MemoryFinding(
@@ -185,29 +185,32 @@ def find_leaked_secrets(
 
 
 def find_stale_memories(
-    known: MemoriesByKey, changed: Mapping[str, tuple[str, ...]]
+    memories: MemoriesByKey, changed: Mapping[str, tuple[str, ...]]
 ) -> Iterator[MemoryFinding]:
     """Yield the memories whose files have changed; `changed` has those files by memory key."""
     for key, paths in changed.items():
-        fix = f"travois memory edit {known[key].name}   or   {format_forget_command(known[key])}"
+        memory = memories[key]
+        fix = f"travois memory edit {memory.name}   or   {format_forget_command(memory)}"
         what = f"{key} refers to {', '.join(paths)}, changed since"
-        yield MemoryFinding("stale", known[key].name, what, fix)
+        yield MemoryFinding("stale", memories[key].name, what, fix)
 
 
-def find_conflicts(known: MemoriesByKey) -> Iterator[MemoryFinding]:
+def find_conflicts(memories: MemoriesByKey) -> Iterator[MemoryFinding]:
     """Yield duplicate and contradicting memories, as a consolidation would settle them."""
-    for step in plan_rule_steps(known):
+    for step in plan_rule_steps(memories):
         yield from (
-            MemoryFinding("conflict", known[key].name, step.why, format_forget_command(known[key]))
+            MemoryFinding(
+                "conflict", memories[key].name, step.why, format_forget_command(memories[key])
+            )
             for key in step.drop
         )
 
 
 def find_unused(
-    known: MemoriesByKey, never: Collection[str], *, now: float
+    memories: MemoriesByKey, never: Collection[str], *, now: float
 ) -> Iterator[MemoryFinding]:
     """Yield the memories that were never recalled for a long time."""
-    for key, one in known.items():
+    for key, one in memories.items():
         if key in never and not one.pinned and 0 < one.modified < now - UNUSED_SECONDS:
             what = f"{key} was not used in {int((now - one.modified) // 86400)} days"
             yield MemoryFinding("unused", one.name, what, format_forget_command(one))

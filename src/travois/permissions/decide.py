@@ -101,30 +101,30 @@ class Permissions(msgspec.Struct, frozen=True):
     """Our own state folder: tools may write only settings and memory in it."""
 
 
-def decide_permission(guard: Permissions, use: ToolUse) -> PermissionDecision:
+def decide_permission(permissions: Permissions, use: ToolUse) -> PermissionDecision:
     """Decide whether permissions allow a tool call, ask about it or deny it."""
     use = plan_commands(use)
     # Deny rules come first, so that nothing lifts them. Catastrophes come before allow rules and
     # mode bypass: a rule such as Bash(rm:*) must not cover `rm -rf /`.
-    if rule := _first_matching_rule(guard, use, "deny"):
+    if rule := _first_matching_rule(permissions, use, "deny"):
         return PermissionDecision("deny", f"rule: {rule}", "rule")
-    if fatal := _deny_unconditionally(guard, use):
+    if fatal := _deny_unconditionally(permissions, use):
         return fatal
-    if guard.mode == "plan" and _changes_something(guard, use):
+    if permissions.mode == "plan" and _changes_something(permissions, use):
         return PermissionDecision("deny", PLAN_MODE_REASON)
-    if rule := _first_matching_rule(guard, use, "ask"):
-        return _deny_if_silent(guard, PermissionDecision("ask", f"rule: {rule}", "rule"))
-    if ruin := _find_catastrophe(guard, use):
-        return _deny_if_silent(guard, PermissionDecision("ask", ruin))
+    if rule := _first_matching_rule(permissions, use, "ask"):
+        return _deny_if_silent(permissions, PermissionDecision("ask", f"rule: {rule}", "rule"))
+    if ruin := _find_catastrophe(permissions, use):
+        return _deny_if_silent(permissions, PermissionDecision("ask", ruin))
     if any(access.kind == "leave" for access in use.accesses):
-        return _deny_if_silent(guard, PermissionDecision("ask", OUTSIDE_SANDBOX_REASON))
+        return _deny_if_silent(permissions, PermissionDecision("ask", OUTSIDE_SANDBOX_REASON))
     if any(access.asks for access in use.accesses):
-        return _deny_if_silent(guard, PermissionDecision("ask", INTERACTIVE_TOOL_REASON))
-    if rule := _find_allow_rule(guard, use):
+        return _deny_if_silent(permissions, PermissionDecision("ask", INTERACTIVE_TOOL_REASON))
+    if rule := _find_allow_rule(permissions, use):
         return PermissionDecision("allow", f"rule: {rule}", "rule")
-    if guard.mode == "bypass":
-        return _deny_if_silent(guard, _decide_in_bypass(guard, use))
-    return _deny_if_silent(guard, _strictest_decision(guard, use))
+    if permissions.mode == "bypass":
+        return _deny_if_silent(permissions, _decide_in_bypass(permissions, use))
+    return _deny_if_silent(permissions, _strictest_decision(permissions, use))
 
 
 def plan_commands(use: ToolUse) -> ToolUse:
@@ -137,17 +137,19 @@ def plan_commands(use: ToolUse) -> ToolUse:
 
 
 def _first_matching_rule(
-    guard: Permissions, use: ToolUse, effect: RuleEffect
+    permissions: Permissions, use: ToolUse, effect: RuleEffect
 ) -> PermissionRule | None:
     """Return the first permission rule of this effect that matches a tool call; else None."""
-    rules = (rule for rule in guard.rules if rule.effect == effect and rule_matches(rule, use))
+    rules = (
+        rule for rule in permissions.rules if rule.effect == effect and rule_matches(rule, use)
+    )
     return next((rule for rule in rules if not is_excepted(rule, use)), None)
 
 
-def _deny_unconditionally(guard: Permissions, use: ToolUse) -> PermissionDecision | None:
+def _deny_unconditionally(permissions: Permissions, use: ToolUse) -> PermissionDecision | None:
     """Deny what no approval can allow: writing to devices or to the harness's own state."""
     for access in use.touched:
-        if access.kind in guard.blocked and _is_outside_workspace(guard, access):
+        if access.kind in permissions.blocked and _is_outside_workspace(permissions, access):
             return PermissionDecision(
                 "deny", f"access outside the workspace is blocked: {access.target}"
             )
@@ -155,74 +157,82 @@ def _deny_unconditionally(guard: Permissions, use: ToolUse) -> PermissionDecisio
             continue
         if is_device(access.target):
             return PermissionDecision("deny", f"{access.target} is a device or a kernel setting")
-        own = guard.own and is_inside(access.target, guard.own) and not _is_scratch(guard, access)
-        if own and _is_harness_state(guard, access.target):
+        own = (
+            permissions.own
+            and is_inside(access.target, permissions.own)
+            and not _is_scratch(permissions, access)
+        )
+        if own and _is_harness_state(permissions, access.target):
             return PermissionDecision("deny", f"{access.target} is part of Travois' own state")
     return None
 
 
-def _is_outside_workspace(guard: Permissions, access: Access) -> bool:
-    free = (*guard.folders, *(guard.readable if access.kind == "read" else ()))
-    return not _is_inside_any(free, _bounding_path(access)) and not _is_scratch(guard, access)
+def _is_outside_workspace(permissions: Permissions, access: Access) -> bool:
+    free = (*permissions.folders, *(permissions.readable if access.kind == "read" else ()))
+    return not _is_inside_any(free, _bounding_path(access)) and not _is_scratch(permissions, access)
 
 
-def _is_harness_state(guard: Permissions, path: str) -> bool:
+def _is_harness_state(permissions: Permissions, path: str) -> bool:
     """Return whether a path is the harness's state, which no permission may let anyone write."""
-    local = normalize_path(path)[len(normalize_path(guard.own)) :].strip("/")
+    local = normalize_path(path)[len(normalize_path(permissions.own)) :].strip("/")
     kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
     return local != "settings.json" and not kept
 
 
-def _find_catastrophe(guard: Permissions, use: ToolUse) -> str:
-    found = (describe_catastrophe(plan, folders=guard.folders, home=use.home) for plan in use.plans)
+def _find_catastrophe(permissions: Permissions, use: ToolUse) -> str:
+    found = (
+        describe_catastrophe(plan, folders=permissions.folders, home=use.home) for plan in use.plans
+    )
     return next((why for why in found if why), "")
 
 
-def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
+def _find_allow_rule(permissions: Permissions, use: ToolUse) -> PermissionRule | None:
     """Return the first allow rule that covers the whole tool use and names each protected path."""
     written = [access for access in use.touched if access.kind == "write"]
-    found = {name for access in written for name in _protected_names_in(guard, access)}
-    rules = (rule for rule in guard.rules if rule.effect == "allow" and rule_matches(rule, use))
+    found = {name for access in written for name in _protected_names_in(permissions, access)}
+    rules = (
+        rule for rule in permissions.rules if rule.effect == "allow" and rule_matches(rule, use)
+    )
     return next((rule for rule in rules if found <= protected_names(rule.what)), None)
 
 
-def _changes_something(guard: Permissions, use: ToolUse) -> bool:
+def _changes_something(permissions: Permissions, use: ToolUse) -> bool:
     """Return whether a tool call certainly changes something, which plan mode must not run."""
     if any(access.kind in ("tell", "leave") for access in use.accesses):
         return True
     written = (access for access in use.touched if access.kind == "write")
-    if ("sandbox", "write") in use.params or any(not _is_scratch(guard, a) for a in written):
+    if ("sandbox", "write") in use.params or any(not _is_scratch(permissions, a) for a in written):
         return True
     steps = (step for plan in use.plans for step in plan.steps)
-    return any(map(families.changes_repository, steps)) or bool(_find_catastrophe(guard, use))
+    return any(map(families.changes_repository, steps)) or bool(_find_catastrophe(permissions, use))
 
 
-def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
+def _decide_in_bypass(permissions: Permissions, use: ToolUse) -> PermissionDecision:
     """Decide in bypass mode: ask only about personal settings and writes outside the workspace."""
     for access in use.touched:
         if (
             access.kind != "write"
-            or _is_scratch(guard, access)
-            or _is_permitted_write(guard, use, access)
+            or _is_scratch(permissions, access)
+            or _is_permitted_write(permissions, use, access)
         ):
             continue
-        if _needs_user_approval(guard, access):
+        if _needs_user_approval(permissions, access):
             return PermissionDecision(
                 "ask", f"writes a protected path, {ALWAYS_ASKED_REASON}: {access.target}"
             )
-        free = (*guard.folders, *guard.writable, *TMP_FOLDERS)
-        within = guard.no_sandbox or _is_inside_any(free, _bounding_path(access))
+        free = (*permissions.folders, *permissions.writable, *TMP_FOLDERS)
+        within = permissions.no_sandbox or _is_inside_any(free, _bounding_path(access))
         if not within:
             return PermissionDecision(
                 "ask", f"writes outside the workspace: {access.target}; {ADD_FOLDER_HINT}"
             )
     for step in (step for plan in use.plans for step in plan.steps):
-        if (path := _find_protected_target(guard, step)) and personal_names(path):
+        if (path := _find_protected_target(permissions, step)) and personal_names(path):
             return PermissionDecision(
                 "ask", f"may write a protected path, {ALWAYS_ASKED_REASON}: {path}"
             )
         if (key := _git_key_that_runs_programs(step)) and not _names_git_config(
-            _find_covering_rule(guard, use, step)
+            _find_covering_rule(permissions, use, step)
         ):
             return PermissionDecision(
                 "ask", f"sets {key} in the git configuration, {ALWAYS_ASKED_REASON}"
@@ -237,37 +247,39 @@ def _git_key_that_runs_programs(step: CommandStep) -> str:
     return git_config.find_program_key(step)
 
 
-def _needs_user_approval(guard: Permissions, access: Access) -> bool:
+def _needs_user_approval(permissions: Permissions, access: Access) -> bool:
     """Return whether writing a path needs approval in every permission mode."""
     spellings = {access.target, access.spelt or access.target}
-    pinned = any(is_inside(access.target, path) for path in guard.pinned)
+    pinned = any(is_inside(access.target, path) for path in permissions.pinned)
     return (
         pinned
         or access.bare
-        or any(personal_names(_path_from_workspace(guard, path)[0]) for path in spellings)
+        or any(personal_names(_path_from_workspace(permissions, path)[0]) for path in spellings)
     )
 
 
-def _is_permitted_write(guard: Permissions, use: ToolUse, access: Access) -> bool:
+def _is_permitted_write(permissions: Permissions, use: ToolUse, access: Access) -> bool:
     """Return whether a permission rule that names this path lets a command write it."""
-    names = _protected_names_in(guard, access)
-    rules = (rule for rule in guard.rules if use.plans and rule_permits_path(rule, access, use))
+    names = _protected_names_in(permissions, access)
+    rules = (
+        rule for rule in permissions.rules if use.plans and rule_permits_path(rule, access, use)
+    )
     return any(names <= protected_names(rule.what) for rule in rules)
 
 
-def _deny_if_silent(guard: Permissions, verdict: PermissionDecision) -> PermissionDecision:
+def _deny_if_silent(permissions: Permissions, verdict: PermissionDecision) -> PermissionDecision:
     """Turn a permission question into a denial where there is nobody to ask."""
-    if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
-        why = "mode dont-ask" if guard.mode == "dont-ask" else "questions are turned off"
+    if verdict.effect == "ask" and (permissions.silent or permissions.mode == "dont-ask"):
+        why = "mode dont-ask" if permissions.mode == "dont-ask" else "questions are turned off"
         return PermissionDecision("deny", f"{why}: {verdict.because}")
     return verdict
 
 
-def _strictest_decision(guard: Permissions, use: ToolUse) -> PermissionDecision:
+def _strictest_decision(permissions: Permissions, use: ToolUse) -> PermissionDecision:
     """Return the strictest permission decision on a call; certain questions before doubts."""
     plain_ones = [access for access in use.accesses if access.kind != "exec"]
-    verdicts = [_decide_plan(guard, use, plan) for plan in use.plans]
-    verdicts += [_decide_access(guard, use, access) for access in plain_ones]
+    verdicts = [_decide_plan(permissions, use, plan) for plan in use.plans]
+    verdicts += [_decide_access(permissions, use, access) for access in plain_ones]
     asks = [verdict for verdict in verdicts if verdict.effect == "ask"]
     if asks:
         return _first_certain_ask(asks)
@@ -287,17 +299,17 @@ def _first_certain_ask(asks: list[PermissionDecision]) -> PermissionDecision:
     return next((verdict for verdict in asks if not verdict.doubt), asks[0])
 
 
-def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> PermissionDecision:
+def _decide_plan(permissions: Permissions, use: ToolUse, plan: CommandPlan) -> PermissionDecision:
     """Decide permission for a command plan: each step must be harmless or allowed by a rule."""
-    rules = [_find_needed_rule(guard, use, step) for step in plan.steps]
-    asks = list(_reasons_to_ask(guard, use, plan, rules))
+    rules = [_find_needed_rule(permissions, use, step) for step in plan.steps]
+    asks = list(_reasons_to_ask(permissions, use, plan, rules))
     if asks:
         return _first_certain_ask(asks)
     if covering := next(filter(None, rules), None):
         return PermissionDecision("allow", f"rule: {covering}", "rule")
-    if not plan.is_read_only and guard.mode in EDITING_MODES:
+    if not plan.is_read_only and permissions.mode in EDITING_MODES:
         return PermissionDecision(
-            "allow", f"mode {guard.mode}: edits inside the workspace are allowed"
+            "allow", f"mode {permissions.mode}: edits inside the workspace are allowed"
         )
     if not plan.is_read_only:
         return PermissionDecision("allow", SCRATCH_REASON)
@@ -305,7 +317,7 @@ def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> Permiss
 
 
 def _reasons_to_ask(
-    guard: Permissions, use: ToolUse, plan: CommandPlan, rules: list[PermissionRule | None]
+    permissions: Permissions, use: ToolUse, plan: CommandPlan, rules: list[PermissionRule | None]
 ) -> Iterator[PermissionDecision]:
     """Yield every reason to ask permission for a command line, from all of its steps."""
     if plan.unclear:
@@ -318,23 +330,25 @@ def _reasons_to_ask(
         if step.needs != "nothing" and rule is None:
             what = step.texts[0] if step.texts else step.name
             yield PermissionDecision("ask", f"runs {what}: {step.why}", doubt=True)
-        if path := _find_protected_target(guard, step):
+        if path := _find_protected_target(permissions, step):
             yield PermissionDecision("ask", f"may write a protected path: {path}")
         if (key := _git_key_that_runs_programs(step)) and not _names_git_config(rule):
             yield PermissionDecision(
                 "ask", f"sets {key} in the git configuration, which may run programs"
             )
-        yield from _decide_step_accesses(guard, use, step, trusted=rule is not None and step.edits)
+        yield from _decide_step_accesses(
+            permissions, use, step, trusted=rule is not None and step.edits
+        )
 
 
-def _find_protected_target(guard: Permissions, step: CommandStep) -> str:
+def _find_protected_target(permissions: Permissions, step: CommandStep) -> str:
     """Return the protected path that a program's arguments would write; empty if none."""
     if step.needs == "nothing" or step.name not in WRITING_PROGRAMS:
         return ""
     for word in step.argv[1:]:
         path = word.text.rpartition("=")[2] if word.text.startswith(("-", "of=")) else word.text
         if path and protected_names(
-            _path_from_workspace(guard, path)[0] if path.startswith("/") else path
+            _path_from_workspace(permissions, path)[0] if path.startswith("/") else path
         ):
             return path
     return ""
@@ -345,36 +359,43 @@ def _names_git_config(rule: PermissionRule | None) -> bool:
     return rule is not None and "config" in rule.what.replace(":*", " ").split()
 
 
-def _find_needed_rule(guard: Permissions, use: ToolUse, step: CommandStep) -> PermissionRule | None:
+def _find_needed_rule(
+    permissions: Permissions, use: ToolUse, step: CommandStep
+) -> PermissionRule | None:
     """Return the permission rule that allows a step which needs one; None if there is none."""
-    return _find_covering_rule(guard, use, step) if step.needs != "nothing" or step.edits else None
+    return (
+        _find_covering_rule(permissions, use, step)
+        if step.needs != "nothing" or step.edits
+        else None
+    )
 
 
 def _find_covering_rule(
-    guard: Permissions, use: ToolUse, step: CommandStep
+    permissions: Permissions, use: ToolUse, step: CommandStep
 ) -> PermissionRule | None:
     """Find the permission rule that allows one step of a command line; None if there is none."""
     return next(
-        (rule for rule in covering_rules(guard.rules, use) if rule_covers_step(rule, step)), None
+        (rule for rule in covering_rules(permissions.rules, use) if rule_covers_step(rule, step)),
+        None,
     )
 
 
 def _decide_step_accesses(
-    guard: Permissions, use: ToolUse, step: CommandStep, *, trusted: bool
+    permissions: Permissions, use: ToolUse, step: CommandStep, *, trusted: bool
 ) -> list[PermissionDecision]:
     """Return the permission decisions on a step's accesses that are not allowed."""
-    free = replace(guard, mode="accept-edits") if trusted else guard
+    free = replace(permissions, mode="accept-edits") if trusted else permissions
     verdicts = (_decide_access(free, use, access) for access in step.accesses)
     return [verdict for verdict in verdicts if verdict.effect != "allow"]
 
 
-def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+def _decide_access(permissions: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
     """Decide permission for one access; a rule may let a command read or write the path."""
-    verdict = _decide_access_by_kind(guard, use, access)
+    verdict = _decide_access_by_kind(permissions, use, access)
     if verdict.effect == "allow" or access.kind not in ("read", "write"):
         return verdict
-    names = _protected_names_in(guard, access) if access.kind == "write" else frozenset[str]()
-    for rule in permitting_rules(guard.rules, use):
+    names = _protected_names_in(permissions, access) if access.kind == "write" else frozenset[str]()
+    for rule in permitting_rules(permissions.rules, use):
         if (
             use.plans
             and rule_permits_path(rule, access, use)
@@ -384,13 +405,15 @@ def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> Permissi
     return verdict
 
 
-def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+def _decide_access_by_kind(
+    permissions: Permissions, use: ToolUse, access: Access
+) -> PermissionDecision:
     """Decide permission for one access by its kind: file, network, subagent, MCP server."""
     match access.kind:
         case "read":
-            return _decide_read(guard, use, access)
+            return _decide_read(permissions, use, access)
         case "write":
-            return _decide_write(guard, access)
+            return _decide_write(permissions, access)
         case "exec":
             return PermissionDecision("ask", "runs a command")
         case "net":
@@ -410,15 +433,15 @@ def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> 
             return PermissionDecision("ask", f"uses a tool of the MCP server {access.target}")
 
 
-def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+def _decide_read(permissions: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
     """Allow reads in the workspace; ask outside it, or where a deny or ask rule may apply."""
-    if _is_scratch(guard, access):
+    if _is_scratch(permissions, access):
         return PermissionDecision("allow", SCRATCH_REASON)
-    if not _is_inside_any((*guard.folders, *guard.readable), _bounding_path(access)):
+    if not _is_inside_any((*permissions.folders, *permissions.readable), _bounding_path(access)):
         return PermissionDecision("ask", f"reads outside the workspace: {access.target}")
     if access.scope == "one":
         return PermissionDecision("allow", "reads inside the workspace are allowed")
-    for rule in guard.rules:
+    for rule in permissions.rules:
         if rule.effect != "allow" and rule.tool == "Read" and rule.what:
             folder = _bounding_path(access)
             if paths.pattern_reaches_folder(
@@ -429,28 +452,28 @@ def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> Permission
     return PermissionDecision("allow", "reads inside the workspace are allowed")
 
 
-def _decide_write(guard: Permissions, access: Access) -> PermissionDecision:
+def _decide_write(permissions: Permissions, access: Access) -> PermissionDecision:
     """Decide whether the permission mode allows writing a file or it must be asked about."""
     path = access.target
-    if _is_scratch(guard, access):
+    if _is_scratch(permissions, access):
         return PermissionDecision("allow", SCRATCH_REASON)
-    if not _is_inside_any(guard.folders, _bounding_path(access)):
+    if not _is_inside_any(permissions.folders, _bounding_path(access)):
         return PermissionDecision("ask", f"writes outside the workspace: {path}")
-    if _protected_names_in(guard, access):
+    if _protected_names_in(permissions, access):
         return PermissionDecision("ask", f"writes a protected path: {path}")
     if has_unseen_characters(path):
         return PermissionDecision("ask", f"writes a path with invisible characters: {path!r}")
     if access.names > 1:
         return PermissionDecision("ask", f"writes a file that has other hard links: {path}")
-    if guard.mode in EDITING_MODES:
+    if permissions.mode in EDITING_MODES:
         return PermissionDecision(
-            "allow", f"mode {guard.mode}: edits inside the workspace are allowed"
+            "allow", f"mode {permissions.mode}: edits inside the workspace are allowed"
         )
     return PermissionDecision("ask", f"writes {path}")
 
 
-def _is_scratch(guard: Permissions, access: Access) -> bool:
-    return bool(guard.scratch) and is_inside(_bounding_path(access), guard.scratch)
+def _is_scratch(permissions: Permissions, access: Access) -> bool:
+    return bool(permissions.scratch) and is_inside(_bounding_path(access), permissions.scratch)
 
 
 def _bounding_path(access: Access) -> str:
@@ -458,27 +481,27 @@ def _bounding_path(access: Access) -> str:
     return paths.fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
-def _protected_names_in(guard: Permissions, access: Access) -> frozenset[str]:
+def _protected_names_in(permissions: Permissions, access: Access) -> frozenset[str]:
     """Return the protected names in a path below its workspace, as written and resolved."""
     found: frozenset[str] = frozenset()
     for path in {access.target, access.spelt or access.target}:
-        local, within = _path_from_workspace(guard, path)
+        local, within = _path_from_workspace(permissions, path)
         found |= protected_names(local)
         if within and makes_repository(within):
             found |= {within.partition("/")[0]}
-    if access.bare or any(is_inside(access.target, path) for path in guard.pinned):
+    if access.bare or any(is_inside(access.target, path) for path in permissions.pinned):
         found |= {basename(access.target)}
-    local, within = _path_from_workspace(guard, access.target)
+    local, within = _path_from_workspace(permissions, access.target)
     hidden = access.scope == "many" and "/." in (f"/{within}" if within else local)
     return found | {"."} if hidden else found
 
 
-def _path_from_workspace(guard: Permissions, path: str) -> tuple[str, str]:
+def _path_from_workspace(permissions: Permissions, path: str) -> tuple[str, str]:
     """Return the path below its workspace, with and without the workspace's name, to judge it.
 
     What stands above the folder was chosen by the user.
     """
-    holding = [normalize_path(folder) for folder in guard.folders if is_inside(path, folder)]
+    holding = [normalize_path(folder) for folder in permissions.folders if is_inside(path, folder)]
     if not holding:
         return normalize_path(path), ""
     folder = max(holding, key=len)

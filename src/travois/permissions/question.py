@@ -33,9 +33,9 @@ MAX_OFFERED_RULES = 5
 
 
 def narrowest_rules(
-    guard: Permissions,
+    permissions: Permissions,
     use: ToolUse,
-    cage: SandboxProfile | None = None,
+    profile: SandboxProfile | None = None,
     *,
     folders: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
@@ -53,14 +53,16 @@ def narrowest_rules(
     if (
         not rules
         or len(rules) > MAX_OFFERED_RULES
-        or (cage is None and any(map(_runs_script, use.plans)))
+        or (profile is None and any(map(_runs_script, use.plans)))
     ):
         return ()
-    kept = (*guard.rules, *(parse_permission_rule(text, "allow") for text in rules))
-    return rules if decide_permission(replace(guard, rules=kept), use).effect == "allow" else ()
+    kept = (*permissions.rules, *(parse_permission_rule(text, "allow") for text in rules))
+    return (
+        rules if decide_permission(replace(permissions, rules=kept), use).effect == "allow" else ()
+    )
 
 
-def describe_effects(use: ToolUse, cage: SandboxProfile | None) -> tuple[str, ...]:
+def describe_effects(use: ToolUse, profile: SandboxProfile | None) -> tuple[str, ...]:
     """Return the lines of a permission question: a call's effects and its sandbox limits."""
     changed = {access.target for access in use.touched if access.kind == "write"}
     touched = (
@@ -72,7 +74,7 @@ def describe_effects(use: ToolUse, cage: SandboxProfile | None) -> tuple[str, ..
         *(f"{DANGER_PREFIX}{why}" for why in find_dangers(use)),
         *touched,
         *_unknown_effects(use),
-        *_describe_sandbox(use, cage),
+        *_describe_sandbox(use, profile),
     )
     return tuple(dict.fromkeys(told))
 
@@ -112,17 +114,17 @@ def _unknown_effects(use: ToolUse) -> Iterator[str]:
         yield f"runs {', '.join(names)} (effects unknown)"
 
 
-def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str]:
+def _describe_sandbox(use: ToolUse, profile: SandboxProfile | None) -> Iterator[str]:
     """Yield the lines of a permission question about the sandbox that limits the command."""
     if not use.plans:
         return
-    if cage is None:
+    if profile is None:
         yield "no sandbox: full access to your files and the network"
         return
     reach = {"off": "no network", "listed": "listed hosts only", "on": "network access"}
-    beyond = f" and {', '.join(cage.writable)}" if cage.writable else ""
-    yield f"sandbox: can change only the workspace{beyond}; {reach[cage.network]}"
-    if cage.backend == "partial":
+    beyond = f" and {', '.join(profile.writable)}" if profile.writable else ""
+    yield f"sandbox: can change only the workspace{beyond}; {reach[profile.network]}"
+    if profile.backend == "partial":
         yield "limited sandbox: changes to protected files (.git/hooks) are undone, not blocked"
 
 

@@ -403,9 +403,9 @@ def _targets_by_spelling(accesses: Sequence[Access]) -> dict[str, str]:
     return found
 
 
-def hidden_path_filter(guard: Permissions, tool: str, *, root: str) -> Callable[[str], bool]:
+def hidden_path_filter(permissions: Permissions, tool: str, *, root: str) -> Callable[[str], bool]:
     """Return a filter for files that a search must not show, as reading them is denied or asks."""
-    rules = [rule for rule in guard.rules if rule.effect != "allow" and rule.what]
+    rules = [rule for rule in permissions.rules if rule.effect != "allow" and rule.what]
     use = ToolUse(tool, (), root, home_folder() if rules else "")
 
     def is_hidden(path: str) -> bool:

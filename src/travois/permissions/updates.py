@@ -58,41 +58,41 @@ def suggest_updates(rules: Iterable[PermissionRule]) -> tuple[PermissionUpdate, 
     return (PermissionUpdate("addRules", specs, behavior="allow", destination="localSettings"),)
 
 
-def apply_permission_update(guard: Permissions, update: PermissionUpdate) -> Permissions:
+def apply_permission_update(permissions: Permissions, update: PermissionUpdate) -> Permissions:
     """Return the permissions after an update; raise ValueError if it is invalid."""
     match update.type:
         case "addRules" | "replaceRules" | "removeRules":
-            return replace(guard, rules=_update_rules(guard, update))
+            return replace(permissions, rules=_update_rules(permissions, update))
         case "setMode":
             mode = MODE_ALIASES.get(update.mode, update.mode)
-            barred = (*guard.barred, "bypass")
+            barred = (*permissions.barred, "bypass")
             found = next(
                 (known for known in PERMISSION_MODES if known == mode and mode not in barred), None
             )
             if found is None:
                 raise ValueError(f"a hook cannot set the mode {update.mode!r}")
-            return replace(guard, mode=found)
+            return replace(permissions, mode=found)
         case "addDirectories":
             added = tuple(os.path.realpath(folder) for folder in update.directories)
-            return replace(guard, folders=(*guard.folders, *added))
+            return replace(permissions, folders=(*permissions.folders, *added))
         case "removeDirectories":
             gone = {os.path.realpath(folder) for folder in update.directories}
-            left = tuple(folder for folder in guard.folders[1:] if folder not in gone)
-            return replace(guard, folders=(*guard.folders[:1], *left))
+            left = tuple(folder for folder in permissions.folders[1:] if folder not in gone)
+            return replace(permissions, folders=(*permissions.folders[:1], *left))
 
 
-def _update_rules(guard: Permissions, update: PermissionUpdate) -> tuple[PermissionRule, ...]:
+def _update_rules(permissions: Permissions, update: PermissionUpdate) -> tuple[PermissionRule, ...]:
     """Return the permission rules after an update, which removes only rules added by updates."""
     made = tuple(
         parse_permission_rule(spec.text, update.behavior, origin=HOOK_ORIGIN)
         for spec in update.rules
     )
     if update.type == "addRules":
-        return (*guard.rules, *made)
+        return (*permissions.rules, *made)
 
     def is_removed(rule: PermissionRule) -> bool:
         meant = update.type == "replaceRules" or rule.text in (other.text for other in made)
         return meant and rule.effect == update.behavior and rule.origin.startswith(ANSWER_ORIGINS)
 
-    kept = tuple(rule for rule in guard.rules if not is_removed(rule))
+    kept = tuple(rule for rule in permissions.rules if not is_removed(rule))
     return (*kept, *made) if update.type == "replaceRules" else kept

@@ -406,7 +406,7 @@ class Command(msgspec.Struct, frozen=True):
     stderr: Literal["merge", "apart"] = "merge"
     aside: str = ""
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
-    cage: SandboxProfile | None = None
+    sandbox: SandboxProfile | None = None
     """The sandbox around it; none for what the harness itself needs."""
     wary: SandboxProfile | None = None
     """The sandbox of a program of our own, such as git, that obeys files which commands could
@@ -430,7 +430,7 @@ class BackgroundJob(Protocol):
     """The command line that it runs, as its author wrote it."""
     tty: bool
     """True if it has a terminal that can be typed into."""
-    cage: SandboxProfile | None
+    sandbox: SandboxProfile | None
     """The sandbox that it runs in."""
     accesses: tuple[Access, ...]
     """The accesses by which the call that started it was judged."""
@@ -596,7 +596,7 @@ class Env(Protocol):
         ...
 
     @property
-    def cage(self) -> SandboxProfile | None:
+    def sandbox(self) -> SandboxProfile | None:
         """The sandbox for programs that this call starts."""
         ...
 

@@ -68,16 +68,16 @@ class ChildProcess:
         """Set when it is done, or when its output exceeds what may be written to a file."""
         self.when_done: Callable[[], None] | None = None
         """Called once it is done by itself, not because we closed it."""
-        self.guard = started.fence.guard
+        self.guard = started.sandboxed.guard
         self.output, self.errors = OutputCapture(keep, spool), OutputCapture(keep)
         self.aside = OutputCapture(MAX_ASIDE_BYTES)
         self.feed = OutputFeed()
         """All output on its way to a reader, if it has one."""
-        self.confined = started.fence.confine is not None
+        self.confined = started.sandboxed.confine is not None
         """Whether it is bound in our own pid namespace, and can leave processes behind there."""
-        self.fenced = started.fence.report >= 0
+        self.fenced = started.sandboxed.report >= 0
         """Whether it is not the program itself but the bwrap around it."""
-        self.shares_network = started.fence.network is not None
+        self.shares_network = started.sandboxed.network is not None
         """Whether it is in the network that the commands of the session share."""
         self.failed = False
         """Whether the sandbox could not be built, so that nothing ran."""
@@ -161,7 +161,7 @@ class ChildProcess:
     @property
     def refusals(self) -> tuple[str, ...]:
         """Messages about the hosts that it was refused."""
-        door = self._started.fence.door
+        door = self._started.sandboxed.door
         return door.refused if door else ()
 
     def clean_up_sandbox(self) -> None:
@@ -225,7 +225,7 @@ class ChildProcess:
     def _read_sandbox_report(self, code: int) -> None:
         """Read the exit status from bwrap's report, and wait until the processes inside are
         dead."""
-        report = read_bwrap_report(self._started.fence.report)
+        report = read_bwrap_report(self._started.sandboxed.report)
         self.failed = code > 0 and not report.ran
         self.status = report.exit_status(code)
         self._inner = report.inner
@@ -334,7 +334,7 @@ class LocalJob:
         self.command = join(command.argv)
         self.label = command.label or self.command
         self.tty = command.tty
-        self.cage = command.cage
+        self.sandbox = command.sandbox
         self.accesses = command.accesses
         self._child = child
         self._end = end

@@ -68,7 +68,7 @@ class LocalProcesses:
         passed: Collection[str] = (),
         extra: Mapping[str, str] | None = None,
         grace: float = END_GRACE_SECONDS,
-        walls: SandboxSupport | None = None,
+        support: SandboxSupport | None = None,
         network: NetworkProxy | None = None,
         journal: str = "",
     ) -> None:
@@ -83,7 +83,7 @@ class LocalProcesses:
         self._jobs: dict[str, LocalJob] = {}
         self._orphans = Orphans(self._mark)
         self._watchdog = Watchdog(self._mark)
-        self._walls = walls
+        self._support = support
         self._rulesets: LandlockRulesets | None = None
         self._network = network
         self._loopback: SessionNetwork | None = None
@@ -114,15 +114,15 @@ class LocalProcesses:
 
     async def run_attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its profile may write; raises OSError without one."""
-        assert command.cage is not None, "an attempt needs a sandbox profile"
-        if self._walls is None or self._walls.kind != "full":
+        assert command.sandbox is not None, "an attempt needs a sandbox profile"
+        if self._support is None or self._support.kind != "full":
             raise OSError(errno.ENOTSUP, "trying a command in a copy needs namespaces")
-        copy = await anyio.to_thread.run_sync(overlay.prepare_layers, command.cage)
+        copy = await anyio.to_thread.run_sync(overlay.prepare_layers, command.sandbox)
         try:
-            inside = replace(command, cage=overlay.profile_for_copy(command.cage, copy))
+            inside = replace(command, sandbox=overlay.profile_for_copy(command.sandbox, copy))
             begin = partial(self._start_child, around=copy.launch_prefix())
             completed = await self._run_retrying_sandbox(begin, inside, timeout=timeout)
-            return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.cage, copy)
+            return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.sandbox, copy)
         except BaseException:
             copy.remove()
             raise
@@ -137,7 +137,7 @@ class LocalProcesses:
         late: Callable[[ChildProcess], ProcessResult] | None = None,
     ) -> ProcessResult:
         """Run to the end; retry without the sockets that vanished while the sandbox was built."""
-        await self._guarding.prepare(command.cage)
+        await self._guarding.prepare(command.sandbox)
         while True:
             try:
                 return await self._wait_for_end(
@@ -194,8 +194,8 @@ class LocalProcesses:
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
-        await self._guarding.prepare(command.cage)
-        if self._walls is not None and self._walls.kind == "full":
+        await self._guarding.prepare(command.sandbox)
+        if self._support is not None and self._support.kind == "full":
             command = self._guarding.pin_project_files(command)
         child = self._start_child(command)
         child.throttle()
@@ -286,8 +286,8 @@ class LocalProcesses:
         self._children = {c for c in self._children if c.status is None or not c.is_silent}
         # Changes of programs that ended are undone before the next one can act on them.
         self._guarding.check_children(self._is_tree_gone)
-        if command.cage is None and command.wary is not None and self._needs_wary_profile():
-            command = replace(command, cage=command.wary)
+        if command.sandbox is None and command.wary is not None and self._needs_wary_profile():
+            command = replace(command, sandbox=command.wary)
         command = self._prefer_session_network(command)
         self._watchdog.start()
         self._count += 1
@@ -297,12 +297,12 @@ class LocalProcesses:
         self._rulesets = self._rulesets or rulesets.LandlockRulesets()
         surroundings = spawn.SpawnContext(
             marked,
-            self._walls,
+            self._support,
             self._get_network,
             around,
             self._guarding.open_journal,
             self._mark,
-            self._get_session_network() if command.cage is not None else None,
+            self._get_session_network() if command.sandbox is not None else None,
             self._rulesets,
         )
         if not self._orphans.sessions:
@@ -322,7 +322,7 @@ class LocalProcesses:
 
     def _needs_wary_profile(self) -> bool:
         """Return whether a program of our own could obey files that a command has just changed."""
-        kind = self._walls.kind if self._walls else "none"
+        kind = self._support.kind if self._support else "none"
         return kind == "partial" or (kind == "full" and self._guarding.is_open)
 
     def _on_job_end(self, child: ChildProcess) -> None:
@@ -355,12 +355,12 @@ class LocalProcesses:
 
     def _prefer_session_network(self, command: Command) -> Command:
         """Return the command in the session's network, if a server there is what it asks for."""
-        cage = command.cage
-        if cage is None or cage.network != "on" or not cage.local_ports:
+        profile = command.sandbox
+        if profile is None or profile.network != "on" or not profile.local_ports:
             return command
-        if set(cage.local_ports).isdisjoint(self._find_session_ports()):
+        if set(profile.local_ports).isdisjoint(self._find_session_ports()):
             return command
-        return replace(command, cage=replace(cage, network="off"))
+        return replace(command, sandbox=replace(profile, network="off"))
 
     def _find_session_ports(self) -> tuple[int, ...]:
         """Return the listening ports of the session's servers, in its own network."""
@@ -445,12 +445,12 @@ class LocalProcesses:
 
 def _without_stale_sockets(command: Command) -> Command | None:
     """Return a sandboxed command without sockets that have vanished; None if none has."""
-    assert command.cage is not None, "only a sandbox can fail to be built"
-    before = command.cage.sockets
+    assert command.sandbox is not None, "only a sandbox can fail to be built"
+    before = command.sandbox.sockets
     there = bwrap.list_unix_sockets() if before is None else tuple(filter(os.path.exists, before))
     if there == before:
         return None
-    return replace(command, cage=replace(command.cage, sockets=there))
+    return replace(command, sandbox=replace(command.sandbox, sockets=there))
 
 
 def _sandbox_build_error(child: ChildProcess) -> wrap.SandboxUnavailable:

@@ -76,7 +76,7 @@ class StartedProcess(NamedTuple):
     output: int
     errors: int
     aside: int
-    fence: SandboxedCommand
+    sandboxed: SandboxedCommand
     after: ExitStack
     """Closed when the program and everything it started in its sandbox are gone."""
     line: tuple[int, int] = (-1, -1)
@@ -101,7 +101,7 @@ class SpawnContext(msgspec.Struct, frozen=True):
     """The settings that all programs share; `around` goes before the sandbox of one."""
 
     environ: Mapping[str, str]
-    walls: SandboxSupport | None = None
+    support: SandboxSupport | None = None
     network: Callable[[], NetworkProxy] | None = None
     around: tuple[str, ...] = ()
     journal: Callable[[], GuardJournal] | None = None
@@ -134,26 +134,26 @@ def spawn_process(command: Command, surroundings: SpawnContext) -> StartedProces
             said = _move_to_high_fd(said, theirs)
             told = {command.aside: str(said)}
         after = ours.enter_context(ExitStack())
-        fence = None
+        sandboxed = None
         try:
-            fence = _prepare_command(command, surroundings, theirs=theirs, after=after)
+            sandboxed = _prepare_command(command, surroundings, theirs=theirs, after=after)
             popen = _open_process(
-                fence,
+                sandboxed,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                cwd=fence.cwd,
-                env={**surroundings.environ, **command.env, **told, **fence.env},
-                pass_fds=(*fence.fds, said) if told else fence.fds,
+                cwd=sandboxed.cwd,
+                env={**surroundings.environ, **command.env, **told, **sandboxed.env},
+                pass_fds=(*sandboxed.fds, said) if told else sandboxed.fds,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            if fence is not None and fence.guard is not None:
-                fence.guard.close()
+            if sandboxed is not None and sandboxed.guard is not None:
+                sandboxed.guard.close()
             raise _start_error(command, error) from error
         ours.pop_all()
         line = (into, heard)
-        return StartedProcess(popen, output, errors, aside, fence, after, line, tty=command.tty)
+        return StartedProcess(popen, output, errors, aside, sandboxed, after, line, tty=command.tty)
 
 
 def _prepare_command(
@@ -161,7 +161,7 @@ def _prepare_command(
 ) -> SandboxedCommand:
     """Resolve the program to spawn and put its sandbox around it."""
     argv = (find_program(command.argv[0]), *command.argv[1:])
-    if command.cage is None:
+    if command.sandbox is None:
         return SandboxedCommand(argv, command.cwd)
     # bwrap would report a missing program in its own words; ours say what to do.
     for path, need in ((argv[0], os.X_OK), (command.cwd, os.F_OK)):
@@ -169,8 +169,8 @@ def _prepare_command(
             raise FileNotFoundError(errno.ENOENT, path)
         if os.path.isdir(path) is (need == os.X_OK) or not os.access(path, need):
             raise PermissionError(errno.EACCES, path)
-    ground = SandboxSetup(
-        surroundings.walls,
+    setup = SandboxSetup(
+        surroundings.support,
         surroundings.network,
         theirs=theirs,
         after=after,
@@ -179,18 +179,20 @@ def _prepare_command(
         loopback=surroundings.loopback,
         rulesets=surroundings.rulesets,
     )
-    fence = build_sandboxed_command(argv, command.cwd, cage=command.cage, ground=ground)
-    entering = fence.network.prefix if fence.network else ()
-    return msgspec.structs.replace(fence, argv=(*entering, *surroundings.around, *fence.argv))
+    sandboxed = build_sandboxed_command(argv, command.cwd, profile=command.sandbox, setup=setup)
+    entering = sandboxed.network.prefix if sandboxed.network else ()
+    return msgspec.structs.replace(
+        sandboxed, argv=(*entering, *surroundings.around, *sandboxed.argv)
+    )
 
 
-def _open_process(fence: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen[bytes]:
+def _open_process(command: SandboxedCommand, **how: Unpack[PopenOptions]) -> Popen[bytes]:
     """Spawn a program directly, in its network namespace, or confined by Landlock."""
-    if fence.network is not None:
-        return fence.network.start(lambda: Popen(fence.argv, **how))
-    if fence.confine is None:
-        return Popen(fence.argv, **how)
-    return start_confined(fence.confine, lambda: Popen(fence.argv, **how))
+    if command.network is not None:
+        return command.network.start(lambda: Popen(command.argv, **how))
+    if command.confine is None:
+        return Popen(command.argv, **how)
+    return start_confined(command.confine, lambda: Popen(command.argv, **how))
 
 
 def _open_wide_pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:

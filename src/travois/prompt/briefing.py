@@ -162,16 +162,16 @@ def tell_skills(agent: Agent) -> None:
         agent.session.append(User((Text(text),), origin="note"))
 
 
-def _select_listed_skills(agent: Agent, found: LoadedSkills) -> tuple[CustomCommand, ...]:
+def _select_listed_skills(agent: Agent, skills: LoadedSkills) -> tuple[CustomCommand, ...]:
     """Return the skills that the model may use by itself for the files it works with."""
     awake = _read_marks(agent, ACTIVE_SKILL_STATE_PREFIX)
-    fit = (one for one in found.skills if not one.paths or one.name in awake)
+    fit = (one for one in skills.skills if not one.paths or one.name in awake)
     return tuple(one for one in fit if one.automatic)
 
 
-def _compute_skill_list_tokens(agent: Agent, found: LoadedSkills) -> int:
+def _compute_skill_list_tokens(agent: Agent, skills: LoadedSkills) -> int:
     """Return the token limit of the skill list in the briefing."""
-    return int(current_model(agent).window * found.share)
+    return int(current_model(agent).window * skills.share)
 
 
 def _activate_skills(agent: Agent, paths: tuple[str, ...]) -> bool:

@@ -50,17 +50,19 @@ class Environment(msgspec.Struct, frozen=True):
         }
 
 
-def render_environment(around: Environment) -> User:
+def render_environment(environment: Environment) -> User:
     """Render the environment note that opens a conversation."""
-    return _build_environment_note({name: value for name, value in around.lines.items() if value})
+    return _build_environment_note(
+        {name: value for name, value in environment.lines.items() if value}
+    )
 
 
-def render_environment_update(around: Environment, items: Iterable[ViewItem]) -> User | None:
+def render_environment_update(environment: Environment, items: Iterable[ViewItem]) -> User | None:
     """Render a note on what changed in the environment since; None if nothing did."""
     told = _read_shown_environment(items)
     changed = {
         name: value or NO_VALUE
-        for name, value in around.lines.items()
+        for name, value in environment.lines.items()
         if value != told.get(name, "").replace(NO_VALUE, "")
     }
     return _build_environment_note(changed) if changed else None

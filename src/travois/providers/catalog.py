@@ -385,12 +385,12 @@ def _convert_entry(
         ) from None
 
 
-def look_up_model(known: Catalog, name: str, *, window: int) -> ModelInfo:
+def look_up_model(catalog: Catalog, name: str, *, window: int) -> ModelInfo:
     """Return a model's catalogue entry; if there is none, one with just this window."""
     dated, claude = re.fullmatch(DATED_MODEL_ID, name), re.search(CLAUDE_MODEL_ID, name)
-    found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
+    found = catalog.models.get(name) or (catalog.models.get(dated[1]) if dated else None)
     if found is None and claude:
-        found = known.models.get(f"anthropic/{claude[0]}")
+        found = catalog.models.get(f"anthropic/{claude[0]}")
     return found or ModelInfo(window=window or UNKNOWN_WINDOW)
 
 
@@ -466,49 +466,51 @@ def _split_window_suffix(name: str) -> tuple[str, int]:
     return bare.strip(), 0
 
 
-def _find_model_by_name(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+def _find_model_by_name(name: str, env: Mapping[str, str], catalog: Catalog) -> tuple[str, str]:
     """Find the provider and model ID for a model name in the catalogue."""
     head, slash, rest = name.partition("/")
-    if slash and head in known.providers:
-        served = known.providers[head]
-        return (head, served.aliases.get(rest, rest)) if rest else _raise_unknown_model(name, known)
-    for provider, served in known.providers.items():
+    if slash and head in catalog.providers:
+        served = catalog.providers[head]
+        return (
+            (head, served.aliases.get(rest, rest)) if rest else _raise_unknown_model(name, catalog)
+        )
+    for provider, served in catalog.providers.items():
         id = served.aliases.get(name, name)
-        if f"{provider}/{id}" in known.models or id.startswith(served.prefixes or ("\0",)):
+        if f"{provider}/{id}" in catalog.models or id.startswith(served.prefixes or ("\0",)):
             return provider, id
-    for provider, served in known.providers.items():  # a server of one's own may call it anything
+    for provider, served in catalog.providers.items():  # a server of one's own may call it anything
         if served.url_env and env.get(served.url_env, "").strip():
             return provider, name
-    return _raise_unknown_model(name, known)
+    return _raise_unknown_model(name, catalog)
 
 
-def _raise_unknown_model(name: str, known: Catalog) -> NoReturn:
+def _raise_unknown_model(name: str, catalog: Catalog) -> NoReturn:
     """Raise the error for a model name that the catalogue cannot resolve."""
     raise UserError(
         f"Unknown model {name!r}",
-        why=_suggest_names(name, known),
+        why=_suggest_names(name, catalog),
         fix="`travois models` lists the catalogue. For any other model write --model provider/id, "
         "for example openai/my-model with OPENAI_BASE_URL set to its server.",
     )
 
 
-def _suggest_names(name: str, known: Catalog) -> str:
+def _suggest_names(name: str, catalog: Catalog) -> str:
     """Suggest similar model or provider names for an unknown one."""
     head, slash, rest = name.partition("/")
-    if slash and head not in known.providers:
-        near = find_close_names(head, list(known.providers))
+    if slash and head not in catalog.providers:
+        near = find_close_names(head, list(catalog.providers))
         meant = (
-            f"did you mean {near[0]}/{rest}?" if near else f"known: {', '.join(known.providers)}"
+            f"did you mean {near[0]}/{rest}?" if near else f"known: {', '.join(catalog.providers)}"
         )
         return f"there is no provider {head!r}; {meant}"
     if slash:
-        own = [model for model in known.models if model.startswith(name)][:MAX_SUGGESTIONS]
+        own = [model for model in catalog.models if model.startswith(name)][:MAX_SUGGESTIONS]
         return f"the model id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
-    ids = [model.partition("/")[2] for model in known.models]
-    words = [alias for served in known.providers.values() for alias in served.aliases]
+    ids = [model.partition("/")[2] for model in catalog.models]
+    words = [alias for served in catalog.providers.values() for alias in served.aliases]
     if near := find_close_names(name, [*ids, *words]):
         return f"did you mean {' or '.join(near)}?"
-    usual = [served.default for served in known.providers.values() if served.default]
+    usual = [served.default for served in catalog.providers.values() if served.default]
     return f"the catalogue has nothing similar; it has {', '.join(usual[:MAX_SUGGESTIONS])}"
 
 
@@ -521,9 +523,9 @@ def find_close_names(word: str, among: list[str]) -> list[str]:
     return list(dict.fromkeys((*near, *part)))[:MAX_SUGGESTIONS]
 
 
-def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+def _default_model(env: Mapping[str, str], catalog: Catalog) -> tuple[str, str]:
     """Return the first configured provider's default model; raise `UserError` if none is."""
-    if (found := _find_default_model(env, known)) is not None:
+    if (found := _find_default_model(env, catalog)) is not None:
         return found
     raise UserError(
         "No model is configured",
@@ -534,12 +536,12 @@ def _default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     )
 
 
-def _find_default_model(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
+def _find_default_model(env: Mapping[str, str], catalog: Catalog) -> tuple[str, str] | None:
     """Find the first provider with a key or server address, and its default model."""
     for names in ("key_env", "url_env"):
-        for provider, served in known.providers.items():
+        for provider, served in catalog.providers.items():
             given = served.key_env if names == "key_env" else (served.url_env,)
-            keyed = bool(known.terms.key_helper_for(provider)) or any(
+            keyed = bool(catalog.terms.key_helper_for(provider)) or any(
                 env.get(n, "").strip() for n in given
             )
             if served.default and keyed:

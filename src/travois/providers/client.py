@@ -106,7 +106,7 @@ class HttpModel:
         *,
         silence: float = MAX_SILENT_SECONDS,
         heard: Callable[[Headers], None] = lambda headers: None,
-        known: Catalog | None = None,
+        catalog: Catalog | None = None,
         limiter: RateLimiter | None = None,
     ) -> None:
         """`limiter` is shared with other clients of the same model."""
@@ -114,7 +114,7 @@ class HttpModel:
         self._endpoint = endpoint
         self._transport = transport
         self._silence = silence
-        self._known = known
+        self._known = catalog
         self._limiter = limiter or RateLimiter(endpoint.url, model.id)
         self._keys = ApiKeyCommand(endpoint.helper, heard) if endpoint.helper else None
 
@@ -127,7 +127,7 @@ class HttpModel:
         except ApiError as problem:
             if problem.kind in EXPLAINED_KINDS:
                 await discovery.explain_api_error(
-                    problem, self._model, self._endpoint, known=self._known
+                    problem, self._model, self._endpoint, catalog=self._known
                 )
             raise
 

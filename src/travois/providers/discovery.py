@@ -240,16 +240,16 @@ async def _exchange_json(
 
 
 async def explain_api_error(
-    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, known: Catalog | None = None
+    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, catalog: Catalog | None = None
 ) -> None:
     """Add advice to a model error that only the user can solve, such as a missing server."""
-    among = known or load_catalog()
+    among = catalog or load_catalog()
     served = among.providers.get(model.provider)
     match problem.kind:
         case "auth" if problem.status:  # else no key was sent: a command that prints it failed
             problem.message = _explain_auth_error(problem, model, there, served=served)
         case "missing" if problem.field != "url":
-            problem.message = await _explain_missing_model(problem, model, there, known=among)
+            problem.message = await _explain_missing_model(problem, model, there, catalog=among)
         case "network" if problem.refused:
             problem.message = _explain_missing_server(problem, served)
         case _:
@@ -277,14 +277,14 @@ def _explain_auth_error(
 
 
 async def _explain_missing_model(
-    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, known: Catalog
+    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, catalog: Catalog
 ) -> str:
     """Explain that a provider lacks a model, and suggest similar ones."""
     is_own = model.provider in MODEL_LISTERS
     if is_own:
         ids = await list_installed_models(model.provider, there.url)
     else:
-        names = (name.split("/", 1) for name in known.models)
+        names = (name.split("/", 1) for name in catalog.models)
         ids = [id for provider, id in names if provider == model.provider]
     near = find_close_names(model.id, [id for id in ids if id != model.id])
     if near:

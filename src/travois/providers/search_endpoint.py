@@ -111,11 +111,11 @@ def resolve_search_endpoint(kind: str, given: Mapping[str, object]) -> SearchEnd
     return replace(at, url=url)
 
 
-def _build_search_query(wanted: SearchQuery) -> str:
+def _build_search_query(query: SearchQuery) -> str:
     """Build the search endpoint's query with its hosts, in the syntax of search engines."""
-    only = " OR ".join(f"site:{host}" for host in wanted.only)
-    never = (f"-site:{host}" for host in wanted.never)
-    return " ".join(filter(None, (wanted.query, only, *never)))
+    only = " OR ".join(f"site:{host}" for host in query.only)
+    never = (f"-site:{host}" for host in query.never)
+    return " ".join(filter(None, (query.query, only, *never)))
 
 
 def _fill_query(text: str, query: str) -> str:
@@ -145,6 +145,6 @@ def _value_at_path(value: object, path: str) -> object:
     return value
 
 
-def _is_on_wanted_host(hit: SearchHit, wanted: SearchQuery) -> bool:
-    among = any(rule_mentions_url(f"domain:{host}", hit.url) for host in wanted.only)
-    return among or not wanted.only
+def _is_on_wanted_host(hit: SearchHit, query: SearchQuery) -> bool:
+    among = any(rule_mentions_url(f"domain:{host}", hit.url) for host in query.only)
+    return among or not query.only

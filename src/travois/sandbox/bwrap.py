@@ -76,7 +76,7 @@ READABLE_KINDS = ("", "show", "copy")
 
 
 def build_bwrap_args(
-    cage: SandboxProfile,
+    profile: SandboxProfile,
     *,
     cwd: str,
     known: Iterable[str] = OPTIONAL_ARGS,
@@ -89,17 +89,17 @@ def build_bwrap_args(
     unless bwrap is started in that of the session.
     """
     options = [word for word in known if word in OPTIONAL_ARGS]
-    alone = cage.network != "on" and net == "own"
+    alone = profile.network != "on" and net == "own"
     temp = ["--setenv", "TMPDIR", "/tmp"]  # noqa: S108 - a private folder stands there
     unshared = ["--unshare-net"] if alone else []
-    built = build_mounts(cage, known=known)
+    built = build_mounts(profile, known=known)
     return [*NAMESPACE_ARGS, *options, *unshared, *ROOT_MOUNT_ARGS, *built, *temp, "--chdir", cwd]
 
 
-def build_mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
+def build_mounts(profile: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
     """Build the bwrap mounts that make the disk look as this sandbox profile demands."""
     words_known = frozenset(known)
-    ways = _plan_mounts(cage, copies=TMP_OVERLAY_ARG in words_known)
+    ways = _plan_mounts(profile, copies=TMP_OVERLAY_ARG in words_known)
     built: dict[str, MountKind] = {}
     words: list[str] = []
     # bwrap mounts in this order: an outer path that came later would hide the inner ones.
@@ -114,19 +114,19 @@ def build_mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str
         if way == "scratch" and OPTIONAL_ARGS[0] in words_known:
             words += ("--size", HOME_CACHE_BYTES)
         built[path] = way
-        words += _build_mount_args(path, way, cage.temp)
-    return [*words, *_build_home_link(cage, built)]
+        words += _build_mount_args(path, way, profile.temp)
+    return [*words, *_build_home_link(profile, built)]
 
 
-def _build_home_link(cage: SandboxProfile, built: dict[str, MountKind]) -> tuple[str, ...]:
+def _build_home_link(profile: SandboxProfile, built: dict[str, MountKind]) -> tuple[str, ...]:
     """Return the link that names a hidden home in the environment, if it is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
-    if name == cage.home or real_path(name) != cage.home or not os.path.isabs(name):
+    if name == profile.home or real_path(name) != profile.home or not os.path.isabs(name):
         return ()
     above = next((built[one] for one in _iterate_parents(name) if one in built), "")
     hidden = above in ("hide", "home") and real_path(parent) == parent
-    return ("--symlink", cage.home, name) if hidden else ()
+    return ("--symlink", profile.home, name) if hidden else ()
 
 
 def _is_done_by_parent(way: MountKind, above: str) -> bool:
@@ -173,23 +173,23 @@ def _make_folders_between(path: str, over: str) -> Iterator[str]:
         yield from ("--perms", "0555", "--dir", folder)
 
 
-def resolve_pins(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
+def resolve_pins(profile: SandboxProfile, after: ExitStack) -> SandboxProfile:
     """Return the sandbox profile with its pinned paths as existing real paths.
 
     Missing ones are left out: nothing can be mounted on them without a trace, so they are checked
     when the command is over. A mount cannot protect a link: it is restored then.
     """
-    roots = [] if cage.profile == "look" else _real_paths((*cage.folders, *cage.writable))
+    roots = [] if profile.profile == "look" else _real_paths((*profile.folders, *profile.writable))
     pinned: dict[str, None] = {}
-    for path in dict.fromkeys((*cage.pinned, *_real_paths(cage.pinned))):
+    for path in dict.fromkeys((*profile.pinned, *_real_paths(profile.pinned))):
         root = next((root for root in roots if path.startswith(root + "/")), "")
         if not root:
             continue
         if link := _find_first_link(path, root):
-            after.callback(restore_link, link, os.readlink(link), temp=cage.temp)
+            after.callback(restore_link, link, os.readlink(link), temp=profile.temp)
         elif os.path.lexists(path):
             pinned[path] = None
-    return replace(cage, pinned=tuple(pinned))
+    return replace(profile, pinned=tuple(pinned))
 
 
 def _find_first_link(path: str, root: str) -> str:
@@ -198,34 +198,34 @@ def _find_first_link(path: str, root: str) -> str:
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
-def _plan_mounts(cage: SandboxProfile, *, copies: bool = False) -> dict[str, MountKind]:
+def _plan_mounts(profile: SandboxProfile, *, copies: bool = False) -> dict[str, MountKind]:
     """Plan the kind of bwrap mount for each path; of two for one path the later one wins."""
-    open_: MountKind = "show" if cage.profile == "look" else "write"
-    more = () if cage.profile == "look" else cage.writable
-    roots = [path for path in _real_paths((*cage.folders, *more)) if os.path.exists(path)]
+    open_: MountKind = "show" if profile.profile == "look" else "write"
+    more = () if profile.profile == "look" else profile.writable
+    roots = [path for path in _real_paths((*profile.folders, *more)) if os.path.exists(path)]
     ways: dict[str, MountKind] = dict.fromkeys(_real_paths(TMP_FOLDERS), "temp")
     ways |= {path: "empty" for path in _real_paths(RUN_FOLDERS) if os.path.isdir(path)}
-    shown = (*RUN_SYSTEM_LINKS, *((RESOLV_CONF,) if cage.network == "on" else ()))
+    shown = (*RUN_SYSTEM_LINKS, *((RESOLV_CONF,) if profile.network == "on" else ()))
     ways |= {path: "show" for path in _real_paths(shown) if path.startswith("/run/")}
     # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
-    below = [path for path in cage.shown if _is_below_roots(path, TMP_FOLDERS)]
+    below = [path for path in profile.shown if _is_below_roots(path, TMP_FOLDERS)]
     below += [path for path in find_own_below_tmp() if not _is_below_roots(path, roots)]
-    shown = _existing_with_targets(cage.shown)
+    shown = _existing_with_targets(profile.shown)
     ways |= dict.fromkeys((*shown, *below), "show")
     ways |= dict.fromkeys(roots, open_)
-    for path in cage.pinned:
+    for path in profile.pinned:
         between = (
             one for one in _iterate_parents(path) if one not in ways and _is_below_roots(one, roots)
         )
         ways |= dict.fromkeys(between, "hold")
-    ways |= dict.fromkeys(cage.pinned, "pin")
-    hidden = _real_paths(filter(os.path.lexists, cage.hidden))
-    ways |= dict.fromkeys((*_find_sockets_to_hide(cage, roots), *hidden), "hide")
-    if cage.home in hidden and not any(is_inside(cage.home, root) for root in TMP_FOLDERS):
-        ways |= {cage.home: "home", os.path.join(cage.home, ".cache"): "scratch"}
+    ways |= dict.fromkeys(profile.pinned, "pin")
+    hidden = _real_paths(filter(os.path.lexists, profile.hidden))
+    ways |= dict.fromkeys((*_find_sockets_to_hide(profile, roots), *hidden), "hide")
+    if profile.home in hidden and not any(is_inside(profile.home, root) for root in TMP_FOLDERS):
+        ways |= {profile.home: "home", os.path.join(profile.home, ".cache"): "scratch"}
     ways |= {
-        path: "copy" if copies and _can_overlay_cache(path, cage.home) else "show"
-        for path in _existing_with_targets(cage.caches)
+        path: "copy" if copies and _can_overlay_cache(path, profile.home) else "show"
+        for path in _existing_with_targets(profile.caches)
     }
     ways |= dict.fromkeys(shown, "show")
     return ways
@@ -287,9 +287,9 @@ def list_unix_sockets() -> tuple[str, ...]:
     return ()
 
 
-def _find_sockets_to_hide(cage: SandboxProfile, roots: list[str]) -> Iterator[str]:
+def _find_sockets_to_hide(profile: SandboxProfile, roots: list[str]) -> Iterator[str]:
     """Yield other programs' Unix sockets: even on a read-only mount they accept connections."""
-    found = list_unix_sockets() if cage.sockets is None else cage.sockets
+    found = list_unix_sockets() if profile.sockets is None else profile.sockets
     outside = (path for path in found if not _is_below_roots(path, roots))
     yield from (path for path in outside if all(map(_can_enter_folder, _iterate_parents(path))))
 

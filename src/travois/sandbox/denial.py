@@ -114,7 +114,7 @@ class DiskAccess(Protocol):
 
 
 def find_denial(
-    text: str, cage: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str = ""
+    text: str, profile: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str = ""
 ) -> Denial | None:
     """Return what the sandbox denied a failed program; None if it failed for another reason.
 
@@ -125,14 +125,14 @@ def find_denial(
         if number == MAX_SIGN_LINES:
             break
         if denial := _explain_error_line(
-            said[:MAX_LINE_CHARS], cage, cwd=cwd, disk=disk, line=line
+            said[:MAX_LINE_CHARS], profile, cwd=cwd, disk=disk, line=line
         ):
             return denial
-    return _find_network_denial(text, cage, disk=disk)
+    return _find_network_denial(text, profile, disk=disk)
 
 
 def _explain_error_line(
-    said: str, cage: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str
+    said: str, profile: SandboxProfile, *, cwd: str, disk: DiskAccess, line: str
 ) -> Denial | None:
     """Find the sandbox denial behind one line of output that reports an error."""
     sign = DENIAL_SIGN.search(said)
@@ -141,7 +141,7 @@ def _explain_error_line(
     if word in SUDO_ERRORS:
         return Denial("rights")
     if word in DATABASE_ERRORS:
-        return _explain_without_path(word, cage, [])
+        return _explain_without_path(word, profile, [])
     paths = list(_find_error_paths(said[: sign.start()], said[sign.end() :]))
     for path in paths:
         full = disk.resolve(normalize_path(join(cwd, path)))
@@ -149,25 +149,25 @@ def _explain_error_line(
             said, path, full, disk=disk, line=line
         ):
             continue
-        if denial := _compare_with_profile(word, full, cage, said=said, disk=disk):
+        if denial := _compare_with_profile(word, full, profile, said=said, disk=disk):
             return denial
     # A script may have changed its folder, so only an absolute path proves what was meant.
     return _explain_without_path(
-        word, cage, [p for p in paths if isabs(p) or word not in READ_ONLY_ERRORS]
+        word, profile, [p for p in paths if isabs(p) or word not in READ_ONLY_ERRORS]
     )
 
 
 def _compare_with_profile(
-    word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
+    word: str, path: str, profile: SandboxProfile, *, said: str, disk: DiskAccess
 ) -> Denial | None:
     """Compare an error about a path with what the sandbox granted and what the user could do."""
-    grant = find_granted_access(cage, path)
-    if word in NOT_PERMITTED_ERRORS and cage.backend == "partial" and cage.profile == "look":
+    grant = find_granted_access(profile, path)
+    if word in NOT_PERMITTED_ERRORS and profile.backend == "partial" and profile.profile == "look":
         # Landlock says "permission denied"; this is what our filter says of modes and times.
         return Denial("write", path) if disk.can_access(path, "write") else None
-    unlisted = cage.backend == "partial" and path == "/" and word in PERMISSION_ERRORS
+    unlisted = profile.backend == "partial" and path == "/" and word in PERMISSION_ERRORS
     if grant == "none" or unlisted:
-        return _explain_hidden_path(word, path, cage, said=said, disk=disk)
+        return _explain_hidden_path(word, path, profile, said=said, disk=disk)
     if word in NOT_FOUND_ERRORS:
         return None
     changeable = grant != "write" and disk.can_access(path, "write") and not disk.is_read_only(path)
@@ -176,7 +176,7 @@ def _compare_with_profile(
         return Denial(kind, path) if changeable else None
     if word in BUSY_ERRORS:
         return Denial("pinned", path) if grant == "pinned" and changeable else None
-    if cage.backend == "partial" or grant == "pinned":
+    if profile.backend == "partial" or grant == "pinned":
         return Denial(kind, path) if changeable else None
     # With mounts, a write that only the sandbox forbids fails as read-only. What is left are the
     # special rights of root, which no program in the sandbox has.
@@ -185,7 +185,7 @@ def _compare_with_profile(
 
 
 def _explain_hidden_path(
-    word: str, path: str, cage: SandboxProfile, *, said: str, disk: DiskAccess
+    word: str, path: str, profile: SandboxProfile, *, said: str, disk: DiskAccess
 ) -> Denial | None:
     """Decide whether the sandbox's hiding of a path explains a "no such file" error."""
     if disk.can_access(path, "read"):
@@ -193,8 +193,8 @@ def _explain_hidden_path(
     above = dirname(path)
     if (
         word in NOT_FOUND_ERRORS
-        and above != cage.home
-        and find_granted_access(cage, above) == "none"
+        and above != profile.home
+        and find_granted_access(profile, above) == "none"
     ):
         # Reading a missing file would fail in the same way if nothing were hidden.
         return (
@@ -206,35 +206,35 @@ def _explain_hidden_path(
     return Denial("write", path) if makes else None
 
 
-def _explain_without_path(word: str, cage: SandboxProfile, named: list[str]) -> Denial | None:
+def _explain_without_path(word: str, profile: SandboxProfile, named: list[str]) -> Denial | None:
     """Find the sandbox denial behind an error that names no path, or none that explains it."""
-    if named or (cage.profile != "look" and word not in READ_ONLY_ERRORS):
+    if named or (profile.profile != "look" and word not in READ_ONLY_ERRORS):
         return None
     certain = (
         (*READ_ONLY_ERRORS, *DATABASE_ERRORS)
-        if cage.backend == "full"
+        if profile.backend == "full"
         else (*PERMISSION_ERRORS, *DATABASE_ERRORS)
     )
     return Denial("write") if word in certain else None
 
 
 def find_granted_access(
-    cage: SandboxProfile, path: str
+    profile: SandboxProfile, path: str
 ) -> Literal["none", "read", "pinned", "write"]:
     """Return the access that a sandbox profile grants to a real path; the deepest folder wins."""
-    work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
+    work: Literal["read", "write"] = "read" if profile.profile == "look" else "write"
     ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
-    if cage.backend == "full":
+    if profile.backend == "full":
         ways |= {**dict.fromkeys(TMP_FOLDERS, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
-    ways |= dict.fromkeys((*cage.folders, *cage.writable), work)
-    if cage.backend == "full":  # without mounts, pinned files are restored afterwards
-        ways |= dict.fromkeys((*cage.pinned, *cage.git_written), "pinned")
-    ways |= dict.fromkeys(cage.hidden, "none")
-    if cage.backend == "full" and cage.home in cage.hidden:
-        ways[join(cage.home, ".cache")] = "write"
-    ways |= dict.fromkeys((*cage.caches, *cage.shown), "read")
-    if cage.backend == "partial":
-        ways[cage.temp] = "write"
+    ways |= dict.fromkeys((*profile.folders, *profile.writable), work)
+    if profile.backend == "full":  # without mounts, pinned files are restored afterwards
+        ways |= dict.fromkeys((*profile.pinned, *profile.git_written), "pinned")
+    ways |= dict.fromkeys(profile.hidden, "none")
+    if profile.backend == "full" and profile.home in profile.hidden:
+        ways[join(profile.home, ".cache")] = "write"
+    ways |= dict.fromkeys((*profile.caches, *profile.shown), "read")
+    if profile.backend == "partial":
+        ways[profile.temp] = "write"
     holding = [folder for folder in ways if is_inside(path, folder)]
     return ways[max(holding, key=len)] if holding else "read"
 
@@ -278,12 +278,12 @@ def find_refused_port(text: str, ports: Collection[int]) -> int:
     return 0
 
 
-def _find_network_denial(text: str, cage: SandboxProfile, *, disk: DiskAccess) -> Denial | None:
+def _find_network_denial(text: str, profile: SandboxProfile, *, disk: DiskAccess) -> Denial | None:
     """Find an error in the output that the missing network explains."""
-    if cage.network == "on":
+    if profile.network == "on":
         return None
     for said in (line[:MAX_LINE_CHARS] for line in text.lower().splitlines()):
-        if cage.backend == "partial" and SOCKET_DENIED_SIGN.search(said):
+        if profile.backend == "partial" and SOCKET_DENIED_SIGN.search(said):
             return Denial("network")
         if not NETWORK_ERROR_SIGN.search(said):
             continue

@@ -324,17 +324,17 @@ PARTIAL_LIMITS = (
 """Protections of the full sandbox that this one lacks, in sentences for the user."""
 
 
-def build_confinement(cage: SandboxProfile, rulesets: LandlockRulesets) -> Callable[[], None]:
+def build_confinement(profile: SandboxProfile, rulesets: LandlockRulesets) -> Callable[[], None]:
     """Build the function that confines its calling thread, and all it starts, by Landlock.
 
     No code of ours runs between fork and exec, where it would run in a copy of a process without
     its other threads. Instead a thread confines itself and then starts the program normally.
     """
-    ruleset = rulesets.find(cage)
+    ruleset = rulesets.find(profile)
     # Landlock knows files; sockets, other processes and file attributes need the system call
     # filter.
     filtered = _compile_landlock_filter(
-        socket_families(cage.network, own_net=False), read_only=cage.profile == "look"
+        socket_families(profile.network, own_net=False), read_only=profile.profile == "look"
     )
     return lambda: confine_thread(ruleset, filtered)
 

@@ -291,11 +291,11 @@ class NetworkProxy:
             reach = partial(self._connect_if_allowed, door)
             await serve_proxy(listener, reach, refuse=door.add_refusal, password=door.password)
 
-    async def _connect_if_allowed(self, door: CommandProxy, asked: ProxyRequest) -> TcpStream:
+    async def _connect_if_allowed(self, door: CommandProxy, request: ProxyRequest) -> TcpStream:
         """Connect to the host; raises PermissionError if it is not allowed."""
-        host = parse_host_name(asked.host)
+        host = parse_host_name(request.host)
         if not host:
-            shown = ascii(asked.host[:100])[2:-1]
+            shown = ascii(request.host[:100])[2:-1]
             raise PermissionError(
                 f"{shown} is not a host name; commands can reach hosts only by name"
             )
@@ -306,13 +306,13 @@ class NetworkProxy:
                 f"{host} is not on the list of allowed hosts; the user can add it"
             )
         try:
-            found = await self._addresses(host, asked.port)
+            found = await self._addresses(host, request.port)
         except (OSError, UnicodeError):
             raise OSError(f"host {host} not found") from None
         if not any(map(self._judge, found)):
             raise PermissionError(f"{host} is in a private network, which commands may not reach")
         # Only judged addresses are dialled, never the name: a second lookup could differ.
-        return await dial_first(host, filter(self._judge, found), asked.port)
+        return await dial_first(host, filter(self._judge, found), request.port)
 
 
 ConnectHost = Callable[[ProxyRequest], Awaitable[TcpStream]]

@@ -85,11 +85,11 @@ class OverlayLayers(msgspec.Struct, frozen=True):
         self.lock.close()
 
 
-def prepare_layers(cage: SandboxProfile) -> OverlayLayers:
+def prepare_layers(profile: SandboxProfile) -> OverlayLayers:
     """Create empty overlay layers for the folders that a sandbox profile may write to."""
-    home = os.path.dirname(cage.temp)
+    home = os.path.dirname(profile.temp)
     _remove_stale_layers(home)
-    paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
+    paths = {os.path.realpath(path) for path in (*profile.folders, *profile.writable)}
     folders = sorted(path for path in paths if os.path.isdir(path))
     # The layer over a folder covers the folders in it as well.
     outer = tuple(p for p in folders if not any(p.startswith(f"{o}/") for o in folders))
@@ -313,22 +313,22 @@ def _write_real(mark: OverlayEntry, after: os.stat_result, links: LinkedPaths) -
                 os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _rename_draft(draft: OpenedPath, place: OpenedPath, mark: OverlayEntry) -> None:
+def _rename_draft(draft: OpenedPath, opened: OpenedPath, mark: OverlayEntry) -> None:
     """Rename the draft of a kept change over the real file, or link it where there is none."""
-    ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
+    ends = {"src_dir_fd": draft.folder, "dst_dir_fd": opened.folder}
     if mark.before is not None:
-        os.replace(draft.name, place.name, **ends)
+        os.replace(draft.name, opened.name, **ends)
         return
     try:
-        os.link(draft.name, place.name, **ends, follow_symlinks=False)
+        os.link(draft.name, opened.name, **ends, follow_symlinks=False)
     except FileExistsError:
         raise StaleFile(f"{mark.path} has just been made by another program") from None
 
 
-def _check_still_same(place: OpenedPath, mark: OverlayEntry) -> None:
+def _check_still_same(opened: OpenedPath, mark: OverlayEntry) -> None:
     """Check just before keeping a change that the real file is unchanged."""
     try:
-        found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        found = os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False)
     except FileNotFoundError:
         found = None
     if (found and _file_identity(found)[:-1]) != (mark.before and _file_identity(mark.before)[:-1]):
@@ -364,9 +364,9 @@ def _copy_to_draft(source: str, draft: OpenedPath) -> None:
                 os.setxattr(fd, name, value)
 
 
-def _copy_metadata(place: OpenedPath, after: os.stat_result) -> None:
+def _copy_metadata(opened: OpenedPath, after: os.stat_result) -> None:
     """Set the overlay file's owner, mode and time on a draft, never on a link's target."""
-    fd = place.open(os.O_PATH)
+    fd = opened.open(os.O_PATH)
     target = f"/proc/self/fd/{fd}"
     try:
         with suppress(PermissionError):
@@ -389,26 +389,26 @@ def _file_identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def profile_for_copy(cage: SandboxProfile, layers: OverlayLayers) -> SandboxProfile:
+def profile_for_copy(profile: SandboxProfile, layers: OverlayLayers) -> SandboxProfile:
     """Return the sandbox profile for an overlay, in which only paths with a layer are writable.
 
     Missing pins need no stand-in in the real folders: what a command creates in their place is not
     kept.
     """
-    writable = tuple(path for path in cage.writable if os.path.realpath(path) in layers.folders)
-    pinned = tuple(path for path in cage.pinned if os.path.lexists(path))
+    writable = tuple(path for path in profile.writable if os.path.realpath(path) in layers.folders)
+    pinned = tuple(path for path in profile.pinned if os.path.lexists(path))
     changes = {"writable": writable, "pinned": pinned, "git_written": (), "lifted": ()}
-    return replace(cage, profile="work", **changes)
+    return replace(profile, profile="work", **changes)
 
 
 class Overlay:
     """The changes of a command in a copy of the workspace, until they are kept or dropped."""
 
     def __init__(
-        self, completed: ProcessResult, cage: SandboxProfile, layers: OverlayLayers
+        self, completed: ProcessResult, profile: SandboxProfile, layers: OverlayLayers
     ) -> None:
         self.completed = completed
-        self._cage = cage
+        self._sandbox = profile
         self._layers = layers
         self._marks = tuple(layers.list_entries())
         self.changes = tuple(_summarise_changes(mark for mark in self._marks if not mark.same))
@@ -448,7 +448,7 @@ class Overlay:
     def _is_guarded(self, path: str) -> bool:
         folder = next(one for one in self._layers.folders if _is_path_within(path, one))
         inside = os.path.relpath(path, folder)
-        pinned = any(_is_path_within(path, os.path.realpath(pin)) for pin in self._cage.pinned)
+        pinned = any(_is_path_within(path, os.path.realpath(pin)) for pin in self._sandbox.pinned)
         return pinned or bool(protected_names(inside)) or makes_repository(inside)
 
 

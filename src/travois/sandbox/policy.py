@@ -165,7 +165,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
 
 def build_sandbox_profile(
-    bounds: SandboxPolicy, guard: Permissions, use: ToolUse, *, profile: ProfileName | None = None
+    bounds: SandboxPolicy,
+    permissions: Permissions,
+    use: ToolUse,
+    *,
+    profile: ProfileName | None = None,
 ) -> SandboxProfile | None:
     """Build the sandbox profile of a tool call; None for one that the user lets run outside.
 
@@ -175,23 +179,23 @@ def build_sandbox_profile(
     if profile is None and runs_outside_sandbox(bounds, use):
         return None
     proven = all(plan.is_read_only for plan in use.plans)
-    chosen: ProfileName = profile or ("look" if proven or guard.mode == "plan" else "work")
+    chosen: ProfileName = profile or ("look" if proven or permissions.mode == "plan" else "work")
     looking, allowed = chosen == "look", profile is None
-    beyond = _list_allowed_writes(bounds, guard, use) if allowed else ()
-    network = _choose_network(bounds, guard, use) if allowed and not proven else "off"
+    beyond = _list_allowed_writes(bounds, permissions, use) if allowed else ()
+    network = _choose_network(bounds, permissions, use) if allowed and not proven else "off"
     if profile == "work":
         network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
-    pins = PinPlan() if looking else _plan_pins(bounds, guard, use)
+    pins = PinPlan() if looking else _plan_pins(bounds, permissions, use)
     if profile == "work":
         pins = PinPlan((*pins.kept, *pins.lifted), pins.git_written)
-    own = (*guard.folders, *bounds.writable)
+    own = (*permissions.folders, *bounds.writable)
     tools = _paths_outside((*bounds.programs, *bounds.tools), own)
-    reads = _list_allowed_reads(bounds, guard, use) if allowed else ()
-    shown = (*bounds.shown, *guard.readable, *(bounds.writable if looking else ()), *reads)
+    reads = _list_allowed_reads(bounds, permissions, use) if allowed else ()
+    shown = (*bounds.shown, *permissions.readable, *(bounds.writable if looking else ()), *reads)
     return SandboxProfile(
         chosen,
-        folders=guard.folders,
+        folders=permissions.folders,
         temp=bounds.temp,
         pinned=pins.kept,
         git_written=pins.git_written,
@@ -213,36 +217,40 @@ def _paths_outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str,
     return tuple(path for path in paths if not any(is_inside(path, one) for one in folders))
 
 
-def _list_allowed_reads(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
+def _list_allowed_reads(
+    bounds: SandboxPolicy, permissions: Permissions, use: ToolUse
+) -> tuple[str, ...]:
     """Return the hidden places that permissions let a call read, for its sandbox profile.
 
     Mode bypass asks nobody, so there only a setting shows them.
     """
-    if guard.mode == "bypass":
+    if permissions.mode == "bypass":
         return ()
     read = (get_bounding_path(access) for access in use.touched if access.kind == "read")
     named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL_FILE_SYSTEMS))
-    kept = (*guard.folders, *bounds.hidden, *TMP_FOLDERS, bounds.temp)
+    kept = (*permissions.folders, *bounds.hidden, *TMP_FOLDERS, bounds.temp)
     return _paths_outside(tuple(dict.fromkeys(named)), kept)
 
 
-def can_try_read_only(guard: Permissions, use: ToolUse) -> bool:
+def can_try_read_only(permissions: Permissions, use: ToolUse) -> bool:
     """Return whether an unproven command may be tried in a read-only, offline sandbox.
 
     A command known to need more may not: its try would fail and prove nothing.
     """
     changes = (
-        a for a in use.touched if a.kind != "read" and not _targets_inside(a, (guard.scratch,))
+        a
+        for a in use.touched
+        if a.kind != "read" and not _targets_inside(a, (permissions.scratch,))
     )
     steps = (step for plan in use.plans for step in plan.steps)
     return (
-        is_contained(guard, use)
+        is_contained(permissions, use)
         and not any(changes)
         and not any(map(families.changes_repository, steps))
     )
 
 
-def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
+def is_contained(permissions: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
     """Return whether a call's command lines are known to stay in the workspace and offline.
 
     Fetching from hosts that the sandbox lets every command reach counts as offline.
@@ -253,13 +261,19 @@ def is_contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = (
     reaches = others or any(map(_asks_for_network, use.accesses))
     outside = reaches or bool(_find_configured_files(use))
     return (
-        bool(use.plans) and not outside and all(_is_open_to_unasked(guard, a) for a in use.touched)
+        bool(use.plans)
+        and not outside
+        and all(_is_open_to_unasked(permissions, a) for a in use.touched)
     )
 
 
-def _is_open_to_unasked(guard: Permissions, access: Access) -> bool:
+def _is_open_to_unasked(permissions: Permissions, access: Access) -> bool:
     """Return whether a command that ran without approval may touch a path."""
-    free = (*guard.folders, guard.scratch, *(guard.readable if access.kind == "read" else ()))
+    free = (
+        *permissions.folders,
+        permissions.scratch,
+        *(permissions.readable if access.kind == "read" else ()),
+    )
     return _targets_inside(access, free)
 
 
@@ -282,9 +296,14 @@ def _is_shown_path(bounds: SandboxPolicy, path: str) -> bool:
     return shown >= 0 and shown >= _innermost_depth(path, (*bounds.hidden, *bounds.covered))
 
 
-def is_covered_path(bounds: SandboxPolicy, guard: Permissions, path: str) -> bool:
+def is_covered_path(bounds: SandboxPolicy, permissions: Permissions, path: str) -> bool:
     """Return whether the sandbox hides a path from commands without permission to read it."""
-    seen = (*guard.folders, *guard.readable, *bounds.writable, *_list_shown_paths(bounds))
+    seen = (
+        *permissions.folders,
+        *permissions.readable,
+        *bounds.writable,
+        *_list_shown_paths(bounds),
+    )
     return _innermost_depth(path, (*bounds.hidden, *bounds.covered)) > _innermost_depth(path, seen)
 
 
@@ -337,7 +356,7 @@ class PinPlan(msgspec.Struct, frozen=True):
     lifted: tuple[str, ...] = ()
 
 
-def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPlan:
+def _plan_pins(bounds: SandboxPolicy, permissions: Permissions, use: ToolUse) -> PinPlan:
     """Split the sandbox's protected paths into pinned ones, ones git may write, and lifted ones.
 
     One sandbox contains the whole line. So a path is lifted only for a line that consists of the
@@ -351,7 +370,7 @@ def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPl
     )
     kept, git_written = list(bounds.pinned), list[str]()
     lifted = [target for target in free if protected_names(target)]
-    for name, path in _iterate_protected_paths(bounds, guard):
+    for name, path in _iterate_protected_paths(bounds, permissions):
         if name in by_name or any(_paths_overlap(path, target) for target in free):
             lifted.append(path)
         elif name in by_git:
@@ -361,11 +380,11 @@ def _plan_pins(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> PinPl
     return PinPlan(tuple(kept), tuple(git_written), tuple(dict.fromkeys(lifted)))
 
 
-def find_held_back_path(bounds: SandboxPolicy, guard: Permissions, use: ToolUse) -> str:
+def find_held_back_path(bounds: SandboxPolicy, permissions: Permissions, use: ToolUse) -> str:
     """Return a protected path that the sandbox won't let a line write, due to other steps."""
     if not use.plans or _only_writes(use) or runs_outside_sandbox(bounds, use):
         return ""
-    paths = [path for _, path in _iterate_protected_paths(bounds, guard)]
+    paths = [path for _, path in _iterate_protected_paths(bounds, permissions)]
     written = (access.target for access in use.touched if access.kind == "write")
     return next((one for one in written if any(_paths_overlap(path, one) for path in paths)), "")
 
@@ -383,10 +402,10 @@ def is_transparent_step(step: CommandStep) -> bool:
 
 
 def _iterate_protected_paths(
-    bounds: SandboxPolicy, guard: Permissions
+    bounds: SandboxPolicy, permissions: Permissions
 ) -> Iterator[tuple[str, str]]:
     """Yield the protected names to pin, each with its path in a workspace folder."""
-    for folder in guard.folders:
+    for folder in permissions.folders:
         yield from ((name, join(folder, name)) for name in PINNED_PATHS)
     for folder in bounds.git:
         own = (name for name in PINNED_PATHS if name.startswith(".git/"))
@@ -432,11 +451,11 @@ def _find_configured_files(use: ToolUse) -> frozenset[str]:
 
 
 def _list_allowed_writes(
-    bounds: SandboxPolicy, guard: Permissions, use: ToolUse
+    bounds: SandboxPolicy, permissions: Permissions, use: ToolUse
 ) -> tuple[str, ...]:
     """Return the folders outside the workspace that permissions let a call write."""
     written = [access.target for access in use.touched if access.kind == "write"]
-    within = (*guard.folders, bounds.temp)
+    within = (*permissions.folders, bounds.temp)
     beyond = [path for path in written if not any(is_inside(path, f) for f in within)]
     around = dict.fromkeys(_find_writable_parent(path, use.home) for path in beyond)
     return tuple(
@@ -451,12 +470,12 @@ def _find_writable_parent(path: str, home: str) -> str:
 
 
 def _choose_network(
-    bounds: SandboxPolicy, guard: Permissions, use: ToolUse
+    bounds: SandboxPolicy, permissions: Permissions, use: ToolUse
 ) -> Literal["off", "listed", "on"]:
     """Choose the sandbox's network access for an allowed call."""
     if bounds.network:
         return bounds.network
-    if guard.mode == "bypass" or _needs_network(use):
+    if permissions.mode == "bypass" or _needs_network(use):
         return "on"
     return "listed" if bounds.hosts else "off"
 
@@ -503,24 +522,26 @@ def _find_local_ports(step: CommandStep) -> list[int]:
 
 
 def build_program_profile(
-    bounds: SandboxPolicy, guard: Permissions, *, shown: tuple[str, ...] = ()
+    bounds: SandboxPolicy, permissions: Permissions, *, shown: tuple[str, ...] = ()
 ) -> SandboxProfile:
     """Return the sandbox profile of a hook or an MCP server.
 
     It may write in the workspace except for protected paths, and reach what the settings allow.
     `shown` are the folders of its own files, which may be in a home that the sandbox hides.
     """
-    walls = build_sandbox_profile(bounds, guard, ToolUse("", (), guard.folders[0]), profile="work")
-    assert walls is not None, "a given profile always has a sandbox"
+    support = build_sandbox_profile(
+        bounds, permissions, ToolUse("", (), permissions.folders[0]), profile="work"
+    )
+    assert support is not None, "a given profile always has a sandbox"
     # Shown paths are read-only, so a program's folders in the workspace must not be among them.
-    own = (*guard.folders, *bounds.writable)
+    own = (*permissions.folders, *bounds.writable)
     apart = tuple(path for path in shown if not any(is_inside(path, folder) for folder in own))
     network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
     return replace(
-        walls,
+        support,
         network="listed" if sifted else network,
         hosts=("*",) if sifted else bounds.hosts,
         writable=bounds.writable,
-        shown=(*walls.shown, *apart),
+        shown=(*support.shown, *apart),
     )

@@ -82,7 +82,7 @@ class CachedSupport(msgspec.Struct, frozen=True):
     """A cached probe result, with the machine that it holds for."""
 
     of: list[str]
-    walls: SandboxSupport
+    support: SandboxSupport
 
 
 def find_sandbox_support(cache: Path | None, *, workspace: str = "") -> SandboxSupport:
@@ -93,15 +93,15 @@ def find_sandbox_support(cache: Path | None, *, workspace: str = "") -> SandboxS
         with suppress(OSError, msgspec.DecodeError):
             memory = msgspec.json.decode(cache.read_bytes(), type=CachedSupport)
             if memory.of == of:
-                return memory.walls
-    walls = probe_sandbox(*programs)
+                return memory.support
+    support = probe_sandbox(*programs)
     if cache is not None:
         with suppress(OSError):  # without a cache the next start is only slower
             aside = cache.with_name(f"{cache.name}.{os.getpid()}")
             aside.touch(0o600)
-            aside.write_bytes(msgspec.json.encode(CachedSupport(of, walls)))
+            aside.write_bytes(msgspec.json.encode(CachedSupport(of, support)))
             aside.replace(cache)
-    return walls
+    return support
 
 
 def find_bwrap(workspace: str) -> tuple[str, ...]:
@@ -211,8 +211,8 @@ def _check_namespaces(program: str) -> tuple[SandboxCheck, tuple[str, ...]]:
     why = ""
     home = os.path.realpath(os.path.expanduser("~"))
     for options in sandbox_bwrap.FEATURE_SETS:
-        cage = SandboxProfile("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
-        words = sandbox_bwrap.build_bwrap_args(cage, cwd="/", known=options)
+        profile = SandboxProfile("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
+        words = sandbox_bwrap.build_bwrap_args(profile, cwd="/", known=options)
         why = _try_sandbox(program, words)
         if not why:
             return SandboxCheck(
@@ -301,9 +301,9 @@ def _check_overlay(program: str, options: tuple[str, ...]) -> SandboxCheck:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
         os.mkdir(work)
         os.mkdir(temp)
-        cage = SandboxProfile("work", (work,), temp=temp, sockets=())
-        copy = sandbox_overlay.prepare_layers(cage)
-        words = sandbox_bwrap.build_bwrap_args(cage, cwd=work, known=options)
+        profile = SandboxProfile("work", (work,), temp=temp, sockets=())
+        copy = sandbox_overlay.prepare_layers(profile)
+        words = sandbox_bwrap.build_bwrap_args(profile, cwd=work, known=options)
         touch = ("/bin/sh", "-c", "echo > made")
         why = _run_probe_command(*copy.launch_prefix(), program, *words, "--", *touch)
         leaked = os.path.exists(os.path.join(work, "made"))
@@ -320,8 +320,8 @@ def _check_loopback(program: str, options: tuple[str, ...]) -> SandboxCheck:
     if not program:
         why = "needs namespaces; commands cannot reach a server that an earlier command started"
         return SandboxCheck(LOOPBACK_CHECK, works=False, why=why)
-    cage = SandboxProfile("look", (), temp="/tmp", sockets=())  # noqa: S108
-    words = sandbox_bwrap.build_bwrap_args(cage, cwd="/", known=options, net="session")
+    profile = SandboxProfile("look", (), temp="/tmp", sockets=())  # noqa: S108
+    words = sandbox_bwrap.build_bwrap_args(profile, cwd="/", known=options, net="session")
     try:
         held = sandbox_loopback.open_network_namespace(program)
         why = held.start(

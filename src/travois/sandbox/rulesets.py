@@ -81,9 +81,9 @@ class LandlockRulesets:
         self.builds = 0
         """How often one was built."""
 
-    def find(self, cage: SandboxProfile) -> int:
+    def find(self, profile: SandboxProfile) -> int:
         """Return the ruleset of a profile; it stays open until the next call."""
-        paths = _find_landlock_paths(cage)
+        paths = _find_landlock_paths(profile)
         known = self._built.pop(paths, None)
         if known is not None and not known.is_current():
             os.close(known.fd)
@@ -102,14 +102,14 @@ class LandlockRulesets:
             os.close(self._built.popitem()[1].fd)
 
 
-def _find_landlock_paths(cage: SandboxProfile) -> LandlockPaths:
+def _find_landlock_paths(profile: SandboxProfile) -> LandlockPaths:
     """Resolve the paths of a Landlock profile: links may have changed since the last command."""
-    looking = cage.profile == "look"
+    looking = profile.profile == "look"
     return LandlockPaths(
-        frozenset(real_path(path) for path in cage.hidden if os.path.lexists(path)),
-        tuple(map(real_path, (*cage.shown, *cage.caches, *cage.folders))),
-        () if looking else (*cage.folders, *cage.writable),
-        real_path(cage.temp),
+        frozenset(real_path(path) for path in profile.hidden if os.path.lexists(path)),
+        tuple(map(real_path, (*profile.shown, *profile.caches, *profile.folders))),
+        () if looking else (*profile.folders, *profile.writable),
+        real_path(profile.temp),
     )
 
 

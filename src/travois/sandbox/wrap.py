@@ -74,7 +74,7 @@ class BwrapReport(msgspec.Struct, frozen=True):
 class SandboxSetup(msgspec.Struct, frozen=True):
     """The machine's support, the network and the cleanup that building a sandbox needs."""
 
-    walls: SandboxSupport | None
+    support: SandboxSupport | None
     network: Callable[[], NetworkProxy] | None
     theirs: ExitStack
     """Closed once the program is started."""
@@ -91,47 +91,47 @@ class SandboxSetup(msgspec.Struct, frozen=True):
 
 
 def build_sandboxed_command(
-    argv: tuple[str, ...], cwd: str, *, cage: SandboxProfile, ground: SandboxSetup
+    argv: tuple[str, ...], cwd: str, *, profile: SandboxProfile, setup: SandboxSetup
 ) -> SandboxedCommand:
     """Build the command that starts one program in its sandbox. Raises `SandboxUnavailable`."""
-    walls = ground.walls
-    if walls is None or walls.kind == "none":
+    support = setup.support
+    if support is None or support.kind == "none":
         raise SandboxUnavailable(errno.ENOTSUP, NO_SANDBOX_MESSAGE)
-    if cage.profile == "try":
+    if profile.profile == "try":
         raise SandboxUnavailable(errno.ENOTSUP, "no copy was created to try this in")
     try:
         with cache_real_paths():
-            if walls.kind == "full":
-                return _build_bwrap_command(argv, cwd, cage=cage, ground=ground)
-            confine = landlock.build_confinement(cage, ground.rulesets)
-            guard = _open_command_guard(cage, ground, held=False)
+            if support.kind == "full":
+                return _build_bwrap_command(argv, cwd, profile=profile, setup=setup)
+            confine = landlock.build_confinement(profile, setup.rulesets)
+            guard = _open_command_guard(profile, setup, held=False)
     except OSError as error:
         raise SandboxUnavailable(error.errno, error.strerror) from error
-    return SandboxedCommand(argv, cwd, {"TMPDIR": cage.temp}, confine=confine, guard=guard)
+    return SandboxedCommand(argv, cwd, {"TMPDIR": profile.temp}, confine=confine, guard=guard)
 
 
-def _with_mounted_pins(cage: SandboxProfile) -> SandboxProfile:
+def _with_mounted_pins(profile: SandboxProfile) -> SandboxProfile:
     """Return the sandbox profile with mounts for files that neither git nor others may write."""
-    there = (path for path in cage.git_written if os.path.lexists(path))
+    there = (path for path in profile.git_written if os.path.lexists(path))
     return replace(
-        cage, pinned=(*cage.pinned, *(p for p in there if choose_git_rule(p) == "exact"))
+        profile, pinned=(*profile.pinned, *(p for p in there if choose_git_rule(p) == "exact"))
     )
 
 
 def _open_command_guard(
-    cage: SandboxProfile, ground: SandboxSetup, *, held: bool
+    profile: SandboxProfile, setup: SandboxSetup, *, held: bool
 ) -> CommandGuard | None:
     """Open the guard for protected files that no sandbox mount covers; None if there are none."""
-    if cage.profile == "look" or ground.journal is None:
+    if profile.profile == "look" or setup.journal is None:
         return None
-    found, roots = find_guarded_paths(cage, held=held), find_repository_roots(cage)
+    found, roots = find_guarded_paths(profile, held=held), find_repository_roots(profile)
     if not found and not roots:
         return None
-    journal = ground.journal()
-    within = (*cage.folders, *cage.writable, cage.temp)
-    if not _lies_in_any(journal.folder, cage.hidden):
+    journal = setup.journal()
+    within = (*profile.folders, *profile.writable, profile.temp)
+    if not _lies_in_any(journal.folder, profile.hidden):
         refuse_workspace_program(os.path.join(journal.folder, "runs"), within)
-    return journal.open_guard(found, mark=ground.mark, roots=roots, unasked=cage.unasked)
+    return journal.open_guard(found, mark=setup.mark, roots=roots, unasked=profile.unasked)
 
 
 def _lies_in_any(path: str, folders: Iterable[str]) -> bool:
@@ -140,44 +140,46 @@ def _lies_in_any(path: str, folders: Iterable[str]) -> bool:
 
 
 def _build_bwrap_command(
-    argv: tuple[str, ...], cwd: str, *, cage: SandboxProfile, ground: SandboxSetup
+    argv: tuple[str, ...], cwd: str, *, profile: SandboxProfile, setup: SandboxSetup
 ) -> SandboxedCommand:
     """Build the bwrap command line, with its pipes, filter, network and proxy."""
-    assert ground.walls is not None
-    refuse_workspace_program(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
-    guarded, cage = (
-        _with_mounted_pins(cage),
-        bwrap.resolve_pins(_with_mounted_pins(cage), ground.after),
+    assert setup.support is not None
+    refuse_workspace_program(
+        setup.support.bwrap, (*profile.folders, *profile.writable, profile.temp)
     )
-    door = _open_command_proxy(cage, ground)
+    guarded, profile = (
+        _with_mounted_pins(profile),
+        bwrap.resolve_pins(_with_mounted_pins(profile), setup.after),
+    )
+    door = _open_command_proxy(profile, setup)
     report, told = os.pipe()
-    ground.after.callback(os.close, report)
-    ground.theirs.callback(os.close, told)
+    setup.after.callback(os.close, report)
+    setup.theirs.callback(os.close, told)
     os.set_blocking(report, False)
-    filtered = _open_memory_file(_choose_seccomp_filter(cage), ground)
-    shared = _open_session_network(cage, ground)
+    filtered = _open_memory_file(_choose_seccomp_filter(profile), setup)
+    shared = _open_session_network(profile, setup)
     net = "session" if shared else "own"
-    words = bwrap.build_bwrap_args(cage, cwd=cwd, known=ground.walls.options, net=net)
+    words = bwrap.build_bwrap_args(profile, cwd=cwd, known=setup.support.options, net=net)
     words += ("--json-status-fd", str(told))
     listed = _open_memory_file(
-        b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), ground
+        b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), setup
     )
-    start = (ground.walls.bwrap, "--args", str(listed), "--")
+    start = (setup.support.bwrap, "--args", str(listed), "--")
     fds = (told, filtered, listed)
-    guard = _open_command_guard(guarded, ground, held=True)
-    fence = SandboxedCommand(
+    guard = _open_command_guard(guarded, setup, held=True)
+    sandboxed = SandboxedCommand(
         (*start, *argv), "/", {}, fds, report=report, guard=guard, network=shared
     )
     if door is None:
-        return fence
+        return sandboxed
     argv, fds = (*start, *door.argv(argv)), (*fds, door.fd)
-    return replace(fence, argv=argv, fds=fds, env=door.environ, door=door)
+    return replace(sandboxed, argv=argv, fds=fds, env=door.environ, door=door)
 
 
-def _choose_seccomp_filter(cage: SandboxProfile) -> bytes:
+def _choose_seccomp_filter(profile: SandboxProfile) -> bytes:
     """Choose the seccomp filter; in a read-only sandbox, sockets fail with EROFS like writes."""
-    kinds = landlock.socket_families(cage.network, own_net=True, profile=cage.profile)
-    return _compile_seccomp_filter(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
+    kinds = landlock.socket_families(profile.network, own_net=True, profile=profile.profile)
+    return _compile_seccomp_filter(kinds, errno.EROFS if profile.profile == "look" else errno.EPERM)
 
 
 @lru_cache(maxsize=8)
@@ -185,21 +187,21 @@ def _compile_seccomp_filter(kinds: tuple[int, ...], refusal: int) -> bytes:
     return landlock.build_seccomp_filter(kinds, refusal=refusal)
 
 
-def _open_session_network(cage: SandboxProfile, ground: SandboxSetup) -> NetworkNamespace | None:
+def _open_session_network(profile: SandboxProfile, setup: SandboxSetup) -> NetworkNamespace | None:
     """Open the session's network for a sandboxed program that may not use the machine's."""
-    assert ground.walls is not None
-    if cage.network == "on" or ground.loopback is None or not ground.walls.shares_loopback:
+    assert setup.support is not None
+    if profile.network == "on" or setup.loopback is None or not setup.support.shares_loopback:
         return None
-    return ground.loopback.open(ground.walls.bwrap)
+    return setup.loopback.open(setup.support.bwrap)
 
 
-def _open_command_proxy(cage: SandboxProfile, ground: SandboxSetup) -> CommandProxy | None:
+def _open_command_proxy(profile: SandboxProfile, setup: SandboxSetup) -> CommandProxy | None:
     """Open the proxy to the hosts that the sandbox allows, if its profile lists any."""
-    if cage.network != "listed" or ground.network is None:
+    if profile.network != "listed" or setup.network is None:
         return None
-    door = ground.network().open(cage.hosts, cage.barred)
-    ground.theirs.callback(door.close_inner_end)
-    ground.after.callback(door.close)
+    door = setup.network().open(profile.hosts, profile.barred)
+    setup.theirs.callback(door.close_inner_end)
+    setup.after.callback(door.close)
     return door
 
 
@@ -225,10 +227,10 @@ def read_bwrap_report(fd: int) -> BwrapReport:
     return BwrapReport(merged.get("child-pid", 0), "exit-code" in merged)
 
 
-def _open_memory_file(data: bytes, ground: SandboxSetup) -> int:
+def _open_memory_file(data: bytes, setup: SandboxSetup) -> int:
     """Return a descriptor of an anonymous file for bwrap with these bytes."""
     fd = os.memfd_create("cage", os.MFD_CLOEXEC)
-    ground.theirs.callback(os.close, fd)
+    setup.theirs.callback(os.close, fd)
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

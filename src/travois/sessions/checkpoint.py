@@ -40,9 +40,9 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     program: str = __version__
 
 
-def save_checkpoint(folder: Path, found: LogCheckpoint) -> None:
+def save_checkpoint(folder: Path, checkpoint: LogCheckpoint) -> None:
     """Save a session's checkpoint; if that fails, the next resume takes longer."""
-    data = msgspec.msgpack.encode(found)
+    data = msgspec.msgpack.encode(checkpoint)
     with suppress(OSError):
         blobs.replace_file(
             folder / CHECKPOINT_FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever"
@@ -76,12 +76,12 @@ def _decode_checkpoint(data: bytes) -> LogCheckpoint | None:
     return found if same and found.marks else None
 
 
-def _is_current(folder: Path, found: LogCheckpoint) -> bool:
+def _is_current(folder: Path, checkpoint: LogCheckpoint) -> bool:
     """Return whether a session log begins with the bytes that the checkpoint covers."""
     files = [path for path, _ in find_lineage(folder)]
-    if [path.name for path in files] != list(found.marks):
+    if [path.name for path in files] != list(checkpoint.marks):
         return False
-    pairs = zip(files, found.marks.values(), strict=True)
+    pairs = zip(files, checkpoint.marks.values(), strict=True)
     return all(
         _checksum_prefix(path / LOG_FILE_NAME, mark.size) == mark.crc for path, mark in pairs
     )

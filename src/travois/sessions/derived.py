@@ -295,12 +295,12 @@ class LogReplay:
             find(type(fact), other)(entry, fact)
         self._note_last_entry(block)
 
-    def add_edited(self, block: list[Entry], gone: RemovedEntries) -> None:
+    def add_edited(self, block: list[Entry], removed: RemovedEntries) -> None:
         """Add entries of which those in `gone` do not count."""
         self.finish()
         for entry in block:
             self._known.count_entry(entry)
-            if not gone.has(entry.seq):
+            if not removed.has(entry.seq):
                 self._replay_entry(entry)
             elif isinstance(entry.fact, Assistant):
                 self._view.ids.update(call.id for call in extract_calls(entry.fact.content))
@@ -433,9 +433,9 @@ class LogReplay:
         self._is_cache_behind = True
 
 
-def _add_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
+def _add_usages(spending: SessionSpending, usages: list[Usage]) -> SessionSpending:
     """Add these replies' usage to the session's, in order: sums of fractions depend on it."""
-    price, before = spent.current_price, spent.usage
+    price, before = spending.current_price, spending.usage
     beside = [usage.beside for usage in usages if usage.beside is not None]
     total = Usage(
         input=before.input + sum([usage.input for usage in usages]),
@@ -448,8 +448,8 @@ def _add_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
         estimated=before.estimated or any(usage.estimated for usage in usages),
         beside=reduce(add, beside, before.beside) if before.beside else _sum_usages(beside),
     )
-    dollars = reduce(add, _price_usages(usages, price), spent.dollars)
-    return SessionSpending(total, dollars, spent.prices)
+    dollars = reduce(add, _price_usages(usages, price), spending.dollars)
+    return SessionSpending(total, dollars, spending.prices)
 
 
 def _price_usages(usages: list[Usage], price: Price) -> list[float]:

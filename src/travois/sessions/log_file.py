@@ -177,7 +177,7 @@ class SessionLog:
             return b"", self.read_blocks()
         *_, mark = kept.marks.values()
         self._skipped, self._marks, self._kept = list(kept.skipped), kept.marks, mark.size
-        pass_ = LineageReader(self.folder, self._skipped, start=mark)
+        pass_ = LineageReader(self.folder, self._skipped, mark=mark)
         return kept.state, self._read_lineage(pass_)
 
     @property

@@ -59,18 +59,18 @@ class LineageReader:
     """
 
     def __init__(
-        self, folder: Path, skipped: list[DamagedPlace], *, start: ReadMark = START_MARK
+        self, folder: Path, skipped: list[DamagedPlace], *, mark: ReadMark = START_MARK
     ) -> None:
         """Start a pass; from a mark on, only the rest of the session's own file is read."""
         files = find_lineage(folder)
-        self._files = files[-1:] if start.size else files
-        self.start = start
+        self._files = files[-1:] if mark.size else files
+        self.start = mark
         self._skipped = skipped
         self.marks: dict[str, ReadMark] = {}
 
     def __iter__(self) -> Iterator[list[Entry]]:
         for folder, last in self._files:
-            reading = LogReader(folder / LOG_FILE_NAME, self._skipped, start=self.start)
+            reading = LogReader(folder / LOG_FILE_NAME, self._skipped, mark=self.start)
             for found in reading:
                 self.marks[folder.name] = reading.mark
                 if found and found[-1].seq > last:
@@ -92,9 +92,9 @@ class LogReader:
     """
 
     def __init__(
-        self, path: Path, skipped: list[DamagedPlace], *, start: ReadMark = START_MARK
+        self, path: Path, skipped: list[DamagedPlace], *, mark: ReadMark = START_MARK
     ) -> None:
-        self.mark = start
+        self.mark = mark
         self._path = path
         self._skipped = skipped
         self._version = "another version"
@@ -332,7 +332,7 @@ def read_tail(folder: Path, seq: int) -> list[Entry] | None:
 
 
 def _read_entries_from(path: Path, begin: int) -> Iterator[Entry]:
-    return chain.from_iterable(LogReader(path, [], start=ReadMark(size=begin)))
+    return chain.from_iterable(LogReader(path, [], mark=ReadMark(size=begin)))
 
 
 def _find_line_start(path: Path, offset: int) -> int:

@@ -78,7 +78,7 @@ class Session(LogDerivation):
     def _replay_log(self) -> None:
         known, blocks = self._resume_state()
         try:
-            return self._derive_from(known, blocks, gone=RemovedEntries())
+            return self._derive_from(known, blocks, removed=RemovedEntries())
         except OmittedSpan:
             return self._derive_all(trim=False)
         except HistoryEdited:
@@ -87,7 +87,7 @@ class Session(LogDerivation):
         if gone.first <= known.seq:
             return self._derive_all()
         known, blocks = self._resume_state()
-        return self._derive_from(known, blocks, gone=gone)
+        return self._derive_from(known, blocks, removed=gone)
 
     def _resume_state(self) -> tuple[DerivedState, EntryBlocks]:
         """Return the checkpointed state of this session, and the entries after it."""
@@ -107,17 +107,22 @@ class Session(LogDerivation):
         if self._resumable_log is not None:
             self._resumable_log.discard_state()
         gone = find_removed_entries(chain.from_iterable(self._all_blocks()))
-        self._derive_from(DerivedState(), self._all_blocks(), gone=gone, trim=trim)
+        self._derive_from(DerivedState(), self._all_blocks(), removed=gone, trim=trim)
 
     def _derive_from(
-        self, start: DerivedState, blocks: EntryBlocks, *, gone: RemovedEntries, trim: bool = True
+        self,
+        start: DerivedState,
+        blocks: EntryBlocks,
+        *,
+        removed: RemovedEntries,
+        trim: bool = True,
     ) -> None:
         """Continue from a state; raises `HistoryEdited` where entries are taken out."""
         self.load_state(start)
         view, checked, replay = self.view, TRIM_CHECK_ITEMS, LogReplay(self)
         for block in filter(None, blocks):
-            if gone.first <= block[-1].seq:
-                replay.add_edited(block, gone)
+            if removed.first <= block[-1].seq:
+                replay.add_edited(block, removed)
             else:
                 replay.add(block)
             if trim and len(view.items) > checked:

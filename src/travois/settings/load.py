@@ -237,7 +237,7 @@ class _SettingsMerge:
         wishes = parse_plugin_settings(self.values, keeps=keeps)
         more, missing = find_installed_plugins(self.installed, wishes.enabled, root)
         found, notices = load_plugins(
-            as_text_list(self.values["plugins"]), root, more=more, wishes=wishes
+            as_text_list(self.values["plugins"]), root, more=more, plugins=wishes
         )
         self.notices += (*missing, *notices)
         for plugin in found:

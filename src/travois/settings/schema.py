@@ -27,7 +27,7 @@ class SettingsGroup(msgspec.Struct, frozen=True, rename="camel"):
     """A group of settings, with the camelCase keys that other agents use."""
 
 
-# Settings about what may happen: permissions, and the walls around commands.
+# Settings about what may happen: permissions, and the sandbox around commands.
 
 
 ModeName = Literal[

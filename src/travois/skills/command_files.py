@@ -102,7 +102,7 @@ def _read_settings_commands(root: str, notices: list[str]) -> Iterator[CustomCom
         for name, said in table.items() if is_settings_tree(table) else ():
             if is_settings_tree(said) and isinstance(body := said.get("template"), str):
                 text = f"---\n{_render_front_matter(said)}\n---\n{body}"
-                yield parse_command(name, text, origin=path, whose="opencode")
+                yield parse_command(name, text, origin=path, agent="opencode")
 
 
 def _render_front_matter(said: Json) -> str:
@@ -145,7 +145,7 @@ def _read_command(place: str, text: str, path: str) -> CustomCommand:
     name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
     if not place.endswith(".toml"):
         return parse_command(
-            name, text, origin=path, whose=_guess_source_agent(path.removesuffix(place))
+            name, text, origin=path, agent=_guess_source_agent(path.removesuffix(place))
         )
     return parse_command_table(name, tomllib.loads(text), origin=path)
 

@@ -93,14 +93,14 @@ class CommandPart(msgspec.Struct, frozen=True):
     kind: Literal["text", "command", "file"] = "text"
 
 
-def parse_prompt_file(text: str, *, origin: str, whose: SourceAgent = "claude") -> CustomCommand:
+def parse_prompt_file(text: str, *, origin: str, agent: SourceAgent = "claude") -> CustomCommand:
     """Parse a command or skill file; invalid front matter is ignored."""
     head = front_matter.parse_front_matter(text)
     values = {key: join_front_matter_value(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
     hooks = parse_nested_value(text, "hooks") if "hooks" in head.lines else None
-    subtask = values.get("subtask", "true" if whose == "opencode" and "agent" in values else "")
+    subtask = values.get("subtask", "true" if agent == "opencode" and "agent" in values else "")
     apart = values.get("context") == "fork" or subtask.lower() in TRUE_WORDS
     return CustomCommand(
         name=values.get("name", ""),
@@ -124,13 +124,13 @@ def parse_prompt_file(text: str, *, origin: str, whose: SourceAgent = "claude") 
 
 
 def parse_command(
-    name: str, text: str, *, origin: str, whose: SourceAgent = "claude"
+    name: str, text: str, *, origin: str, agent: SourceAgent = "claude"
 ) -> CustomCommand:
     """Parse a custom command file; the model may use those that have a description."""
-    told = parse_prompt_file(text, origin=origin, whose=whose)
+    told = parse_prompt_file(text, origin=origin, agent=agent)
     about = told.description or " ".join(told.body.split())[:MAX_ABOUT_CHARS]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
-    known = told.automatic and bool(told.description) and whose == "claude"
+    known = told.automatic and bool(told.description) and agent == "claude"
     return replace(told, name=name, description=about, first=first, automatic=known)
 
 

@@ -151,13 +151,13 @@ def load_plugins(
     base: str,
     *,
     more: Iterable[PluginOffer] = (),
-    wishes: PluginSettings = NO_PLUGIN_SETTINGS,
+    plugins: PluginSettings = NO_PLUGIN_SETTINGS,
 ) -> tuple[tuple[Plugin, ...], tuple[str, ...]]:
     """Load the plugins in these folders, each name once; return them and notices."""
     found, notices = dict[str, Plugin](), list[str]()
     for offer in (*_expand_offers(paths, base, notices), *more):
         try:
-            plugin = _read_plugin(offer, wishes, notices)
+            plugin = _read_plugin(offer, plugins, notices)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", "") or error
             notices.append(f"plugin {offer.folder} is ignored: {why}")
@@ -193,7 +193,7 @@ def _expand_offers(paths: Iterable[str], base: str, notices: list[str]) -> Itera
         yield from listed or (PluginOffer(folder),)
 
 
-def _read_plugin(offer: PluginOffer, wishes: PluginSettings, notices: list[str]) -> Plugin | None:
+def _read_plugin(offer: PluginOffer, plugins: PluginSettings, notices: list[str]) -> Plugin | None:
     """Read the plugin of a folder; return None if it is disabled."""
     folder = os.path.realpath(offer.folder)
     if not (manifest := _find_manifest(folder)) and not offer.entry:
@@ -202,7 +202,7 @@ def _read_plugin(offer: PluginOffer, wishes: PluginSettings, notices: list[str])
     name = str(tree.get("name") or os.path.basename(folder))
     if not PLUGIN_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name")
-    if not wishes.switches.get(name, tree.get("defaultEnabled") is not False):
+    if not plugins.switches.get(name, tree.get("defaultEnabled") is not False):
         return None
     if idle := [
         key
@@ -210,8 +210,8 @@ def _read_plugin(offer: PluginOffer, wishes: PluginSettings, notices: list[str])
         if _has_unsupported_part(folder, tree, key, usual)
     ]:
         notices.append(f"plugin {name}: not supported here: {', '.join(idle)}")
-    keeps = os.path.join(wishes.keeps, name) if wishes.keeps else ""
-    options = _merge_options(tree, wishes.options.get(name, {}))
+    keeps = os.path.join(plugins.keeps, name) if plugins.keeps else ""
+    options = _merge_options(tree, plugins.options.get(name, {}))
     if missing := [key for key, value in options.items() if value is None]:
         how = f"set it in pluginConfigs.{name}.options"
         notices.append(f"plugin {name} needs {', '.join(missing)}: {how}")

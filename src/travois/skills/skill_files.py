@@ -95,13 +95,13 @@ class DiskSkills:
         under the folder's name.
         """
         found, notices, seen = dict[str, CustomCommand](), list[str](), set[str]()
-        for shelf in self._list_folders(near):
-            for skill in _read_skill_folder(shelf, notices, seen):
+        for folder in self._list_folders(near):
+            for skill in _read_skill_folder(folder, notices, seen):
                 name = skill.name
-                if name in found and shelf.nested:
-                    name = f"{shelf.nested}:{name}"
+                if name in found and folder.nested:
+                    name = f"{folder.nested}:{name}"
                 found.setdefault(
-                    name, self._strip_untrusted_rights(replace(skill, name=name), shelf)
+                    name, self._strip_untrusted_rights(replace(skill, name=name), folder)
                 )
         for custom in self._load_commands():
             found.setdefault(custom.name, custom)
@@ -183,10 +183,10 @@ class DiskSkills:
             case _:
                 return skill
 
-    def _strip_untrusted_rights(self, skill: CustomCommand, shelf: SkillFolder) -> CustomCommand:
+    def _strip_untrusted_rights(self, skill: CustomCommand, folder: SkillFolder) -> CustomCommand:
         """Remove the rights that need trust from a skill of the workspace."""
-        skill = replace(skill, plugin=shelf.plugin, keeps=shelf.keeps)
-        if shelf.ours:
+        skill = replace(skill, plugin=folder.plugin, keeps=folder.keeps)
+        if folder.ours:
             return skill
         here = self._places
         allowed = (
@@ -235,28 +235,28 @@ def list_personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iter
 
 
 def _read_skill_folder(
-    shelf: SkillFolder, notices: list[str], seen: set[str]
+    folder: SkillFolder, notices: list[str], seen: set[str]
 ) -> Iterator[CustomCommand]:
     """Yield the skills of a folder, each file once; ignored ones become notices."""
     try:
-        names = sorted(os.listdir(shelf.folder))[:MAX_SKILL_FILES]
+        names = sorted(os.listdir(folder.folder))[:MAX_SKILL_FILES]
     except OSError:
         return
     for name in [""] if SKILL_FILE in names else names:
-        path = os.path.join(shelf.folder, name, SKILL_FILE)
+        path = os.path.join(folder.folder, name, SKILL_FILE)
         real = os.path.realpath(path)
         if name.startswith(".") or real in seen or not os.path.isfile(real):
             continue
         seen.add(real)
-        if shelf.held and not is_inside(real, os.path.realpath(shelf.held)):
-            notices.append(f"{path} is ignored: it links outside {shelf.held}")
+        if folder.held and not is_inside(real, os.path.realpath(folder.held)):
+            notices.append(f"{path} is ignored: it links outside {folder.held}")
             continue
         try:
             text = read_plain_text(real, opener=open_exact_path)[:MAX_SKILL_CHARS]
         except OSError as error:
             notices.append(f"{path} is ignored: {error.strerror or error}")
             continue
-        skill = parse_skill(text, origin=path, prefix=shelf.prefix)
+        skill = parse_skill(text, origin=path, prefix=folder.prefix)
         if skill.body:
             yield skill
         else:

@@ -243,9 +243,9 @@ def open_snapshot_database(path: Path) -> Generator[SnapshotDatabase]:
             sqlite3.connect(path, timeout=DATABASE_TIMEOUT_SECONDS, isolation_level=None)
         ) as base:
             _prepare_database(base, path)
-            shelf = SnapshotDatabase(base, path.with_suffix(".packs"))
-            with closing(shelf.objects):
-                yield shelf
+            database = SnapshotDatabase(base, path.with_suffix(".packs"))
+            with closing(database.objects):
+                yield database
     except sqlite3.Error as error:
         number = ENOSPC if "full" in str(error) else EIO
         raise OSError(number, f"snapshots: {error}", str(path)) from error

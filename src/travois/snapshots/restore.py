@@ -24,7 +24,7 @@ class RestoreOutcome(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
 
 
-def restore_changes(shelf: SnapshotDatabase, changes: list[PathChange]) -> RestoreOutcome:
+def restore_changes(database: SnapshotDatabase, changes: list[PathChange]) -> RestoreOutcome:
     """Restore a snapshot's paths: delete from the inside out, then write from the outside in."""
     going = [change for change in reversed(changes) if _must_remove_first(change)]
     coming = [change for change in changes if change.new is not None]
@@ -32,7 +32,7 @@ def restore_changes(shelf: SnapshotDatabase, changes: list[PathChange]) -> Resto
     for change in going:
         _try_change(_remove_old, change, failed)
     for change in coming:
-        _try_change(lambda change: _write_new(shelf, change), change, failed)
+        _try_change(lambda change: _write_new(database, change), change, failed)
     for change in reversed(coming):  # modes last: a read-only folder must be filled first
         _try_change(_restore_metadata, change, failed)
     gone = sum(change.new is None for change in going)
@@ -65,7 +65,7 @@ def _remove_old(change: PathChange) -> None:
             os.unlink(name, dir_fd=fd)
 
 
-def _write_new(shelf: SnapshotDatabase, change: PathChange) -> None:
+def _write_new(database: SnapshotDatabase, change: PathChange) -> None:
     """Restore a path; a file or link appears under its name only when it is complete."""
     old, new = change.old, change.new
     assert new is not None
@@ -81,22 +81,22 @@ def _write_new(shelf: SnapshotDatabase, change: PathChange) -> None:
             if new.is_link:
                 os.symlink(new.parts[0], draft, dir_fd=fd)
             else:
-                _write_file_draft(shelf, new, draft, folder=fd)
+                _write_file_draft(database, new, draft, folder=fd)
             os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft, dir_fd=fd)
 
 
-def _is_same_content(one: SnapshotNode, other: SnapshotNode) -> bool:
-    return (stat.S_IFMT(one.mode), one.parts) == (stat.S_IFMT(other.mode), other.parts)
+def _is_same_content(node: SnapshotNode, other: SnapshotNode) -> bool:
+    return (stat.S_IFMT(node.mode), node.parts) == (stat.S_IFMT(other.mode), other.parts)
 
 
 def _write_file_draft(
-    shelf: SnapshotDatabase, node: SnapshotNode, draft: bytes, *, folder: int
+    database: SnapshotDatabase, node: SnapshotNode, draft: bytes, *, folder: int
 ) -> None:
     """Write a restored file's content to a draft, or link it to git's object."""
-    held = shelf.objects.locate_pack(node.parts[0]) if len(node.parts) == 1 else None
+    held = database.objects.locate_pack(node.parts[0]) if len(node.parts) == 1 else None
     if held is not None and held.exists():
         with suppress(OSError):
             os.link(held, draft, dst_dir_fd=folder)
@@ -107,7 +107,7 @@ def _write_file_draft(
             file.write(held.read_bytes())
         else:
             for part in node.parts:
-                file.write(shelf.get(part))
+                file.write(database.get(part))
         os.fchmod(file.fileno(), stat.S_IMODE(node.mode))
 
 

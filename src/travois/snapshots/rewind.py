@@ -49,7 +49,7 @@ class RewindPlan(msgspec.Struct, frozen=True):
 
 
 def plan_rewind_to_turn(
-    entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: RewindPart = "all"
+    entries: Sequence[Entry], snapshots: Snapshots, *, number: int, part: RewindPart = "all"
 ) -> RewindPlan:
     """Plan a rewind to the end of a turn; number 0 is the beginning."""
     said = list_turns(entries)
@@ -63,10 +63,10 @@ def plan_rewind_to_turn(
     later = [mark for mark in list_snapshot_marks(entries) if mark.seq > point]
     if later and later[0].why == AFTER_TURN:
         raise _files_lost_error("no snapshot was taken before they changed")
-    return _build_rewind_plan(keeper, point, later, later, since=entries[-1].at)
+    return _build_rewind_plan(snapshots, point, later, later, since=entries[-1].at)
 
 
-def plan_rewind_undo(entries: Sequence[Entry], keeper: Snapshots) -> RewindPlan:
+def plan_rewind_undo(entries: Sequence[Entry], snapshots: Snapshots) -> RewindPlan:
     """Plan undoing the last rewind: the return to where it began."""
     found = [at for at, entry in enumerate(entries) if _begins_rewind(entry)]
     if not found:
@@ -77,24 +77,24 @@ def plan_rewind_undo(entries: Sequence[Entry], keeper: Snapshots) -> RewindPlan:
     begun = list_snapshot_marks((start,))
     later = [mark for mark in list_snapshot_marks(after) if mark.seq > start.seq]
     point = entries[found[-1] - 1].seq if spoken else 0
-    return _build_rewind_plan(keeper, point, begun, later, since=entries[-1].at)
+    return _build_rewind_plan(snapshots, point, begun, later, since=entries[-1].at)
 
 
 def plan_rewind_to_snapshot(
-    entries: Sequence[Entry], keeper: Snapshots, *, name: str
+    entries: Sequence[Entry], snapshots: Snapshots, *, name: str
 ) -> RewindPlan:
     """Plan restoring only the files of one snapshot."""
     found = list_snapshot_marks(entries)
     at = next((i for i, mark in enumerate(found) if mark.name == name), None)
     if at is None:
         raise UserError(f"Snapshot {name!r} not found in this session", fix="See --list.")
-    return _build_rewind_plan(keeper, 0, found[at:], found[at:], since=entries[-1].at)
+    return _build_rewind_plan(snapshots, 0, found[at:], found[at:], since=entries[-1].at)
 
 
 def apply_rewind(
     session: Session,
-    keeper: Snapshots,
-    way: RewindPlan,
+    snapshots: Snapshots,
+    plan: RewindPlan,
     *,
     wrote: Callable[[str], None] = lambda path: None,
 ) -> RestoreOutcome:
@@ -103,17 +103,19 @@ def apply_rewind(
     `wrote` is called with each path.
     """
     # On disk before the first file changes, so that even a half rewind can be undone.
-    session.append(build_snapshot_fact(way.here, BEFORE_REWIND))
+    session.append(build_snapshot_fact(plan.here, BEFORE_REWIND))
     session.sync()
-    outcome = keeper.restore(list(way.changes)) if way.changes else RestoreOutcome()
-    for change in way.changes:
+    outcome = snapshots.restore(list(plan.changes)) if plan.changes else RestoreOutcome()
+    for change in plan.changes:
         wrote(os.fsdecode(change.path))
-    if way.to:
-        session.append(Rewound(way.to))
+    if plan.to:
+        session.append(Rewound(plan.to))
     name = (
         NO_SNAPSHOT
-        if way.here == NO_SNAPSHOT
-        else _take_covering_snapshot(keeper, AFTER_REWIND, _load_snapshot(keeper, way.here).roots)
+        if plan.here == NO_SNAPSHOT
+        else _take_covering_snapshot(
+            snapshots, AFTER_REWIND, _load_snapshot(snapshots, plan.here).roots
+        )
     )
     session.append(build_snapshot_fact(name, AFTER_REWIND))
     session.sync()
@@ -129,7 +131,7 @@ def _begins_rewind(entry: Entry) -> bool:
 
 
 def _build_rewind_plan(
-    keeper: Snapshots,
+    snapshots: Snapshots,
     point: int,
     goal: list[SnapshotMark],
     gaps: list[SnapshotMark],
@@ -139,13 +141,13 @@ def _build_rewind_plan(
     """Plan a rewind by comparing files with the goal's snapshots; the first one counts."""
     if not goal:
         return RewindPlan(point, NO_SNAPSHOT)
-    told = _load_goal_snapshots(keeper, goal)
+    told = _load_goal_snapshots(snapshots, goal)
     here = _take_covering_snapshot(
-        keeper, BEFORE_REWIND, [root for snapshot in told for root in snapshot.roots]
+        snapshots, BEFORE_REWIND, [root for snapshot in told for root in snapshot.roots]
     )
-    now = _load_snapshot(keeper, here)
-    wanted = keeper.compare((now,), told)
-    found = _find_changes_by_others(keeper, gaps, now, since=since).intersection(
+    now = _load_snapshot(snapshots, here)
+    wanted = snapshots.compare((now,), told)
+    found = _find_changes_by_others(snapshots, gaps, now, since=since).intersection(
         _list_changed_files(wanted)
     )
     others = {_group_by_repository(path) for path in found}
@@ -156,14 +158,14 @@ def _build_rewind_plan(
     )
 
 
-def _take_covering_snapshot(keeper: Snapshots, why: str, roots: Sequence[SnapshotRoot]) -> str:
+def _take_covering_snapshot(snapshots: Snapshots, why: str, roots: Sequence[SnapshotRoot]) -> str:
     """Snapshot before a rewind the paths that it changes: the workspace, or single ones."""
     folders = {root.path for root in roots if not root.whole}
     single = sorted({root.path for root in roots if root.whole})
     if not folders:
-        return keeper.take_files(why, single).name
-    keeper.add_folders(folders)
-    return keeper.take(why, single)
+        return snapshots.take_files(why, single).name
+    snapshots.add_folders(folders)
+    return snapshots.take(why, single)
 
 
 def _would_remove_others(change: PathChange, others: set[bytes]) -> bool:
@@ -172,23 +174,23 @@ def _would_remove_others(change: PathChange, others: set[bytes]) -> bool:
     return going and any(is_below_folder(path, change.path) for path in others)
 
 
-def _load_goal_snapshots(keeper: Snapshots, goal: list[SnapshotMark]) -> list[Snapshot]:
+def _load_goal_snapshots(snapshots: Snapshots, goal: list[SnapshotMark]) -> list[Snapshot]:
     """Load the snapshots that a rewind restores; raise if they were removed since."""
-    found = [keeper.find(mark.name) for mark in goal]
+    found = [snapshots.find(mark.name) for mark in goal]
     if found and found[0] is None:
         raise _files_lost_error("that snapshot was removed to make room for newer ones")
     return [snapshot for snapshot in found if snapshot is not None]
 
 
-def _load_snapshot(keeper: Snapshots, name: str) -> Snapshot:
+def _load_snapshot(snapshots: Snapshots, name: str) -> Snapshot:
     """Load a snapshot that must exist, by its name."""
-    found = keeper.find(name)
+    found = snapshots.find(name)
     assert found is not None
     return found
 
 
 def _find_changes_by_others(
-    keeper: Snapshots, gaps: list[SnapshotMark], now: Snapshot, *, since: float
+    snapshots: Snapshots, gaps: list[SnapshotMark], now: Snapshot, *, since: float
 ) -> set[bytes]:
     """Return the paths to rewind that others changed since, as far as can be known."""
     found: list[bytes] = []
@@ -198,14 +200,14 @@ def _find_changes_by_others(
     for number, mark in enumerate(gaps):
         if number and has_pause_between(gaps[number - 1], mark):
             before, during = [*during[-1:], *before], []
-        if (snapshot := keeper.find(mark.name)) is not None:
+        if (snapshot := snapshots.find(mark.name)) is not None:
             covered = {root.path for one in during for root in one.roots}
-            changed = _list_changed_files(keeper.compare(before, (snapshot,))) if before else []
+            changed = _list_changed_files(snapshots.compare(before, (snapshot,))) if before else []
             found += (path for path in changed if not _is_in_folders(path, covered))
             during.append(snapshot)
     before = [*during[-1:], *before]
     if before:
-        changed = _list_changed_files(keeper.compare(before, (now,)))
+        changed = _list_changed_files(snapshots.compare(before, (now,)))
         found += (
             changed
             if gaps[-1].is_last_of_turn

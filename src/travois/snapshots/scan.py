@@ -186,14 +186,14 @@ class TreeScan:
 
     def __init__(
         self,
-        shelf: SnapshotDatabase,
+        database: SnapshotDatabase,
         seen: dict[bytes, SeenFolder],
         bounds: ScanBounds,
         *,
         tracked: TrackedFiles | None = None,
         watch: FolderWatch | None = None,
     ) -> None:
-        self._shelf = shelf
+        self._shelf = database
         self._seen = seen
         self._bounds = bounds
         self._tracked = tracked

@@ -133,11 +133,11 @@ class Snapshots:
                 self._tell(remark)
 
     def _take_snapshot(
-        self, wanted: SnapshotRequest, heed: Callable[[int], None] | None
+        self, request: SnapshotRequest, heed: Callable[[int], None] | None
     ) -> TakenSnapshot:
         if self._is_large() and (worker := self._get_worker()) is not None:
-            return worker.take(wanted, heed or (lambda count: None))
-        taken = self._get_tree().take(wanted)
+            return worker.take(request, heed or (lambda count: None))
+        taken = self._get_tree().take(request)
         self._get_tree().save_seen()
         self._large = taken.count > LARGE_TREE_NAMES
         return taken
@@ -217,18 +217,18 @@ class Snapshots:
 
     def find(self, name: str) -> Snapshot | None:
         """Return the snapshot of that name; None if it was removed."""
-        with self._open() as shelf:
-            return shelf.find(name)
+        with self._open() as database:
+            return database.find(name)
 
     def compare(self, old: Iterable[Snapshot], new: Iterable[Snapshot]) -> list[PathChange]:
         """Return the differences between two sets of snapshots."""
-        with self._open() as shelf:
-            return list(find_changes(DiskState(shelf, old), DiskState(shelf, new)))
+        with self._open() as database:
+            return list(find_changes(DiskState(database, old), DiskState(database, new)))
 
     def restore(self, wanted: list[PathChange]) -> RestoreOutcome:
         """Apply these changes to the disk."""
-        with self._open() as shelf, shelf.block_pruning():
-            return snapshots_restore.restore_changes(shelf, wanted)
+        with self._open() as database, database.block_pruning():
+            return snapshots_restore.restore_changes(database, wanted)
 
     def _open(self) -> AbstractContextManager[SnapshotDatabase]:
         # Late, since it loads sqlite3: most sessions start without a look at their snapshots.
@@ -238,8 +238,8 @@ class Snapshots:
         """Return a file's content or a link's target; empty for one that could not be read."""
         if node is None or node.is_folder:
             return b""
-        with self._open() as shelf, suppress(KeyError):
-            return b"".join(node.parts if node.is_link else map(shelf.get, node.parts))
+        with self._open() as database, suppress(KeyError):
+            return b"".join(node.parts if node.is_link else map(database.get, node.parts))
         return b""
 
 

@@ -94,59 +94,63 @@ class WatchedTree:
         self._age = 0
 
     def take(
-        self, wanted: SnapshotRequest, *, heed: Callable[[int], None] = lambda count: None
+        self, request: SnapshotRequest, *, heed: Callable[[int], None] = lambda count: None
     ) -> TakenSnapshot:
         """Take a snapshot; the last one counts if nothing has changed. Raises OSError."""
-        with self._busy, open_snapshot_database(self._path) as shelf:
+        with self._busy, open_snapshot_database(self._path) as database:
             for _ in range(TAKE_TRIES):
                 with suppress(SnapshotsDropped):
-                    return self._take_once(shelf, wanted, heed)
+                    return self._take_once(database, request, heed)
         raise OSError("snapshots: another session keeps removing old ones")
 
     def save_seen(self) -> None:
         """Write down what was scanned, for the next session. Raises OSError."""
-        with self._busy, open_snapshot_database(self._path) as shelf:
+        with self._busy, open_snapshot_database(self._path) as database:
             fresh, self._fresh = self._fresh, {}
             if fresh and self._age:
-                shelf.save_seen(fresh, age=self._age)
+                database.save_seen(fresh, age=self._age)
 
     def _take_once(
-        self, shelf: SnapshotDatabase, wanted: SnapshotRequest, heed: Callable[[int], None]
+        self, database: SnapshotDatabase, request: SnapshotRequest, heed: Callable[[int], None]
     ) -> TakenSnapshot:
         """Scan, save and prune. Raises `SnapshotsDropped` if another session pruned meanwhile."""
-        age = shelf.read_generation()
-        if wanted.folders and self._age != age:
-            self._seen, self._fresh = shelf.load_seen(), {}
+        age = database.read_generation()
+        if request.folders and self._age != age:
+            self._seen, self._fresh = database.load_seen(), {}
             self._close_watch()
-        if wanted.folders:
+        if request.folders:
             self._age = 0  # an interrupted scan leaves no valid record
-        scan, remarks, uncovered = self._start_scan(shelf, wanted, heed), list[str](), list[str]()
-        roots = [scan.scan_root(path, "work") for path in wanted.folders]
-        roots += self._scan_extra_paths(scan, wanted, uncovered, remarks)
+        scan, remarks, uncovered = (
+            self._start_scan(database, request, heed),
+            list[str](),
+            list[str](),
+        )
+        roots = [scan.scan_root(path, "work") for path in request.folders]
+        roots += self._scan_extra_paths(scan, request, uncovered, remarks)
         roots += [
-            root for path in wanted.files if (root := _scan_single_file(scan, path)) is not None
+            root for path in request.files if (root := _scan_single_file(scan, path)) is not None
         ]
         remarks += self._remove_drafts(scan)
-        last = next(shelf.newest(1), None)
+        last = next(database.newest(1), None)
         found = tuple(dict.fromkeys(roots))
         name = last.name if last is not None and last.roots == found else os.urandom(6).hex()
-        fresh = bool(wanted.why) and (last is None or last.name != name)
-        shelf.save_snapshot(
-            Snapshot(name, time.time(), wanted.why, found) if fresh else None, age=age
+        fresh = bool(request.why) and (last is None or last.name != name)
+        database.save_snapshot(
+            Snapshot(name, time.time(), request.why, found) if fresh else None, age=age
         )
         if scan.watch is not None:
             scan.watch.clear_dirty()
-        elif wanted.folders:
+        elif request.folders:
             self._close_watch()
-        gone = shelf.prune(limit=self._limits.room, count=self._limits.count)
+        gone = database.prune(limit=self._limits.room, count=self._limits.count)
         if gone:
             remarks.append(f"Removed the {gone} oldest snapshots to make room.")
-        if wanted.folders:
+        if request.folders:
             self._age = 0 if gone else age
             self._fresh |= scan.fresh
         self._left_out |= dict.fromkeys((*scan.left_out, *scan.missed))
         return TakenSnapshot(
-            name=name if wanted.why else "",
+            name=name if request.why else "",
             remarks=tuple(remarks),
             uncovered=tuple(uncovered),
             left_out=tuple(map(os.fsdecode, self._left_out)),
@@ -154,13 +158,13 @@ class WatchedTree:
         )
 
     def _start_scan(
-        self, shelf: SnapshotDatabase, wanted: SnapshotRequest, heed: Callable[[int], None]
+        self, database: SnapshotDatabase, request: SnapshotRequest, heed: Callable[[int], None]
     ) -> TreeScan:
         bounds = ScanBounds(self._own, self._limits.room, time.time_ns(), heed)
-        if not wanted.folders:
-            return TreeScan(shelf, {}, bounds)
-        tracked = TrackedFiles(wanted.folders, shelf.objects)
-        return TreeScan(shelf, self._seen, bounds, tracked=tracked, watch=self._get_watch())
+        if not request.folders:
+            return TreeScan(database, {}, bounds)
+        tracked = TrackedFiles(request.folders, database.objects)
+        return TreeScan(database, self._seen, bounds, tracked=tracked, watch=self._get_watch())
 
     def _get_watch(self) -> FolderWatch | None:
         """Return the watch, with all changes up to now; a new one where it missed some."""
@@ -183,14 +187,14 @@ class WatchedTree:
             self._watch = None
 
     def _scan_extra_paths(
-        self, scan: TreeScan, wanted: SnapshotRequest, uncovered: list[str], remarks: list[str]
+        self, scan: TreeScan, request: SnapshotRequest, uncovered: list[str], remarks: list[str]
     ) -> Iterable[SnapshotRoot]:
         """Yield the roots of extra paths; note those that cannot be covered."""
-        for path in map(os.path.normpath, wanted.also):
-            inside = any(is_below_folder(path, folder) for folder in wanted.folders)
+        for path in map(os.path.normpath, request.also):
+            inside = any(is_below_folder(path, folder) for folder in request.folders)
             try:
                 if os.path.lexists(path) or not inside:
-                    yield scan.scan_root(self._require_coverable(path, wanted.folders), "whole")
+                    yield scan.scan_root(self._require_coverable(path, request.folders), "whole")
             except OSError as error:
                 uncovered.append(os.fsdecode(path))
                 remarks.append(f"Snapshots do not cover {os.fsdecode(path)}: {error.strerror}.")
@@ -252,15 +256,15 @@ class SnapshotWorker:
         """True if it still runs."""
         return self._process.poll() is None
 
-    def prepare(self, wanted: SnapshotRequest) -> None:
+    def prepare(self, request: SnapshotRequest) -> None:
         """Let it scan everything once, without waiting for it. Raises OSError."""
         with self._busy:
-            self._send_request(wanted)
+            self._send_request(request)
 
-    def take(self, wanted: SnapshotRequest, heed: Callable[[int], None]) -> TakenSnapshot:
+    def take(self, request: SnapshotRequest, heed: Callable[[int], None]) -> TakenSnapshot:
         """Take a snapshot. Raises OSError."""
         with self._busy:
-            reply = self._receive_reply(self._send_request(wanted), heed)
+            reply = self._receive_reply(self._send_request(request), heed)
         if reply.taken is None:
             raise OSError(reply.errno, reply.error)
         return reply.taken
@@ -275,9 +279,9 @@ class SnapshotWorker:
         self._process.stdin.write(msgspec.json.encode(message) + b"\n")
         self._process.stdin.flush()
 
-    def _send_request(self, wanted: SnapshotRequest) -> int:
+    def _send_request(self, request: SnapshotRequest) -> int:
         self._number += 1
-        self._send(replace(wanted, number=self._number))
+        self._send(replace(request, number=self._number))
         return self._number
 
     def _receive_reply(self, number: int, heed: Callable[[int], None]) -> WorkerReply:

@@ -104,8 +104,8 @@ class DiskState:
     A snapshot may cover single files only; the next one may cover the rest.
     """
 
-    def __init__(self, shelf: ContentSource, snapshots: Iterable[Snapshot]) -> None:
-        self._shelf = shelf
+    def __init__(self, source: ContentSource, snapshots: Iterable[Snapshot]) -> None:
+        self._source = source
         self.roots = [root for snapshot in snapshots for root in snapshot.roots]
         self.paths = {root.path for root in self.roots}
         self.above = {folder for path in self.paths for folder in _parent_paths(path)}
@@ -149,12 +149,12 @@ class DiskState:
         """Return the nodes in a folder by name."""
         if node is None or not node.is_folder:
             return {}
-        return {child.name: child for child in self._shelf.listing(node.parts[0])}
+        return {child.name: child for child in self._source.listing(node.parts[0])}
 
     def has_git_content(self, node: SnapshotNode, blob: bytes) -> bool:
         """Return whether a file's stored content is the blob with this id."""
         try:
-            content = b"".join(map(self._shelf.get, node.parts))
+            content = b"".join(map(self._source.get, node.parts))
         except KeyError:  # it could not be read
             return False
         return hash_git_blob(content) == blob
@@ -221,15 +221,17 @@ def is_hole(node: SnapshotNode | None) -> bool:
     return node is not None and node.size == HOLE_SIZE
 
 
-def _are_equivalent(one: SnapshotNode | None, other: SnapshotNode | None, state: DiskState) -> bool:
+def _are_equivalent(
+    node: SnapshotNode | None, other: SnapshotNode | None, state: DiskState
+) -> bool:
     """Return whether two snapshot folders have equal metadata, or two files equal contents."""
-    if one is None or other is None or (one.mode, one.owner) != (other.mode, other.owner):
+    if node is None or other is None or (node.mode, node.owner) != (other.mode, other.owner):
         return False
-    if one.is_folder and other.is_folder:
+    if node.is_folder and other.is_folder:
         return True
-    if one.size != other.size or bool(one.git_blob) == bool(other.git_blob):
+    if node.size != other.size or bool(node.git_blob) == bool(other.git_blob):
         return False
-    read, held = (other, one) if one.git_blob else (one, other)
+    read, held = (other, node) if node.git_blob else (node, other)
     return state.has_git_content(read, held.git_blob)
 
 

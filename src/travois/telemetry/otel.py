@@ -114,12 +114,12 @@ class OtelPipe(msgspec.Struct, frozen=True):
     complaints: ExporterComplaints
     providers: tuple[TracerProvider, MeterProvider]
 
-    def start_root_span(self, id: str, kind: str, *, at: int, above: Context) -> Span:
+    def start_root_span(self, id: str, kind: str, *, at: int, context: Context) -> Span:
         """Start the root span of a session or of a subagent."""
         about = {"gen_ai.conversation.id": id, "gen_ai.operation.name": "invoke_agent"}
         about |= {"gen_ai.agent.name": kind or "travois"} | _task_attributes()
         name = f"invoke_agent {kind}" if kind else "session"
-        return self.tracer.start_span(name, above, attributes=about, start_time=at)
+        return self.tracer.start_span(name, context, attributes=about, start_time=at)
 
     async def close(self) -> str:
         """Flush, if that is quick; return why something was not delivered."""
@@ -136,9 +136,9 @@ class OtelPipe(msgspec.Struct, frozen=True):
 class SpanIds(RandomIdGenerator):
     """Span ids, of which the first is the one that child processes were given."""
 
-    def __init__(self, place: SessionTrace) -> None:
-        self._spans = [int(place.span, 16)]
-        self._traces = [int(place.trace, 16)]
+    def __init__(self, trace: SessionTrace) -> None:
+        self._spans = [int(trace.span, 16)]
+        self._traces = [int(trace.trace, 16)]
 
     def generate_span_id(self) -> int:
         """Return the next span id."""
@@ -149,9 +149,9 @@ class SpanIds(RandomIdGenerator):
         return self._traces.pop() if self._traces else super().generate_trace_id()
 
 
-def create_otel_pipe(session: str, place: SessionTrace, headers: Mapping[str, str]) -> OtelPipe:
+def create_otel_pipe(session: str, trace: SessionTrace, headers: Mapping[str, str]) -> OtelPipe:
     """Create the OpenTelemetry exporters for the collector in the standard variables."""
-    resource, ids = Resource.create(_resource_attributes(session)), SpanIds(place)
+    resource, ids = Resource.create(_resource_attributes(session)), SpanIds(trace)
     tracers = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
     told = dict(headers) or None
     if os.environ.get("OTEL_TRACES_EXPORTER") != "none":
@@ -165,7 +165,7 @@ def create_otel_pipe(session: str, place: SessionTrace, headers: Mapping[str, st
         tracers.get_tracer("travois", __version__),
         {name: meter.create_counter(name, *about) for name, about in COUNTER_METRICS.items()},
         {name: meter.create_histogram(name, *about) for name, about in HISTOGRAM_METRICS.items()},
-        TraceContextTextMapPropagator().extract({"traceparent": place.above}),
+        TraceContextTextMapPropagator().extract({"traceparent": trace.above}),
         _capture_complaints(),
         (tracers, meters),
     )
@@ -550,12 +550,12 @@ class FollowedAgent(msgspec.Struct):
 class TelemetryObserver:
     """Follows a session and all its subagents; `trouble` is why that failed."""
 
-    def __init__(self, session: str, wish: TelemetryOptions) -> None:
+    def __init__(self, session: str, telemetry: TelemetryOptions) -> None:
         self.trouble = ""
         self.place = SessionTrace(os.environ.get("TRACEPARENT", ""))
         self._since = time.time_ns()
         self._session = session
-        self._wish = wish
+        self._wish = telemetry
         self._pipe: OtelPipe | None = None
         self._followed: dict[str, FollowedAgent] = {}
         self._arrivals: dict[str, AgentArrival] = {}
@@ -599,8 +599,8 @@ class TelemetryObserver:
         self._arrivals[id] = arrival
         self._export_waiting(id)
 
-    def _on_agent_start(self, fact: Spawned, at: int, above: Context) -> None:
-        self._begin_agent(fact.id, AgentArrival(fact.kind, at, above))
+    def _on_agent_start(self, fact: Spawned, at: int, context: Context) -> None:
+        self._begin_agent(fact.id, AgentArrival(fact.kind, at, context))
 
     def _on_agent_end(self, id: str, at: int) -> bool:
         """End an agent; return whether its own events counted its cost."""
@@ -626,7 +626,7 @@ class TelemetryObserver:
                 about,
                 card=session.view.epoch.model,
                 root=self._pipe.start_root_span(
-                    id, arrival.kind, at=arrival.at, above=arrival.above
+                    id, arrival.kind, at=arrival.at, context=arrival.above
                 ),
                 born=self._on_agent_start,
                 over=self._on_agent_end,
@@ -648,11 +648,11 @@ class TelemetryObserver:
 
 @asynccontextmanager
 async def observe_session(
-    agent: Agent, session: str, wish: TelemetryOptions, *, tell: Callable[[str], None]
+    agent: Agent, session: str, telemetry: TelemetryOptions, *, tell: Callable[[str], None]
 ) -> AsyncGenerator[None]:
     """Export a session's telemetry during the block; report a failure with `tell`."""
     observer, before, processes = (
-        TelemetryObserver(session, wish),
+        TelemetryObserver(session, telemetry),
         agent.team.on_child,
         agent.world.processes,
     )

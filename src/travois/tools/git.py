@@ -114,9 +114,9 @@ def resolve_repository_paths(
     return tuple(absolute_path(path, env.cwd) for path in paths)
 
 
-def decode_git_output(done: ProcessResult) -> str:
+def decode_git_output(result: ProcessResult) -> str:
     """Decode git's output, or its beginning if it was too long."""
-    whole = done.output.head if done.output.missing_bytes else done.output.head_and_tail()
+    whole = result.output.head if result.output.missing_bytes else result.output.head_and_tail()
     return whole.decode(errors="replace")
 
 
@@ -147,13 +147,13 @@ async def _run_git(env: GitEnv, words: Sequence[str], added: dict[str, str]) -> 
     return await env.processes.run(command, timeout=GIT_TIMEOUT_SECONDS)
 
 
-def _check_git_result(env: GitEnv, done: ProcessResult) -> ProcessResult:
+def _check_git_result(env: GitEnv, result: ProcessResult) -> ProcessResult:
     """Return a successful git result, or turn git's error into a message for the model."""
-    if done.timed_out:
+    if result.timed_out:
         raise ToolError(f"git took more than {GIT_TIMEOUT_SECONDS:g} s; narrow the request.")
-    if done.status == 0:
-        return done
-    errors = done.errors.head.decode(errors="replace").strip() or "it failed"
+    if result.status == 0:
+        return result
+    errors = result.errors.head.decode(errors="replace").strip() or "it failed"
     lines = errors.splitlines()
     fatal = next((line for line in lines if line.startswith("fatal: ")), lines[0])
     if "not a git repository" in fatal:

@@ -391,16 +391,16 @@ class RipgrepReader:
         *records, self._rest = (self._rest + chunk).split(mark)
         return all(map(self._add_record, self._parse_records(records)))
 
-    def answer(self, done: ProcessResult, *, least: int = 0) -> SearchAnswer:
+    def answer(self, result: ProcessResult, *, least: int = 0) -> SearchAnswer:
         """Build the answer from the rows read so far."""
         return SearchAnswer(
             rows=tuple(self.rows),
             first=self.window.first,
             known=max(self.known, least),
-            is_whole=not done.cut and not done.timed_out,
-            timed_out=done.timed_out,
+            is_whole=not result.cut and not result.timed_out,
+            timed_out=result.timed_out,
             has_hidden=self.has_hidden,
-            unreadable=_describe_unreadable(self._env, self.query, done.errors.head_and_tail()),
+            unreadable=_describe_unreadable(self._env, self.query, result.errors.head_and_tail()),
         )
 
     def _parse_records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -115,10 +115,10 @@ def _symbol_kinds(kind: str) -> tuple[str, ...]:
 
 
 def _check_symbol_args(
-    wanted: SymbolQuery, args: SymbolsArgs, place: str, *, stat: FileStat
+    query: SymbolQuery, args: SymbolsArgs, place: str, *, stat: FileStat
 ) -> None:
     """Refuse arguments of a Symbols call that cannot find anything."""
-    if args.name and not re.search(r"\w", wanted.last_part):
+    if args.name and not re.search(r"\w", query.last_part):
         raise ToolError("Give at least part of a name, or no name for the outline of path.")
     if args.references and (not args.name or "*" in args.name):
         raise ToolError("references needs one complete name.")
@@ -133,10 +133,10 @@ def _check_symbol_args(
         raise ToolError(f"{_missing_grammar_text((language,))}; use Grep or Read.")
 
 
-def _word_options(wanted: SymbolQuery) -> tuple[str, ...]:
+def _word_options(query: SymbolQuery) -> tuple[str, ...]:
     """Return the ripgrep options that list each file with the name that Symbols looks for."""
-    case = ("--ignore-case",) if wanted.loose else ()
-    word = rf"\b{{start-half}}(?:{wanted.expression})\b{{end-half}}"
+    case = ("--ignore-case",) if query.loose else ()
+    word = rf"\b{{start-half}}(?:{query.expression})\b{{end-half}}"
     return (*case, "--files-with-matches", "--regexp", word)
 
 

@@ -51,10 +51,10 @@ SIGNAL_EXIT_CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 class SessionGuide:
     """Hooks for a program that plays the user, such as the demo; this one does nothing."""
 
-    def prepare_screen(self, desk: Controller) -> None:
+    def prepare_screen(self, controller: Controller) -> None:
         """Prepare the screen before it is drawn."""
 
-    async def on_user_turn(self, desk: Controller) -> None:
+    async def on_user_turn(self, controller: Controller) -> None:
         """Run while the app waits for input; cancelled when the user submits some."""
 
     def show_farewell(self, lines: Sequence[str]) -> None:
@@ -97,9 +97,9 @@ async def _run_app(first: str, options: Options, taste: TuiSettings, guide: Sess
 class TerminalApp:
     """The running terminal app."""
 
-    def __init__(self, desk: Controller, guide: SessionGuide) -> None:
-        self.desk, self._guide = desk, guide
-        guide.prepare_screen(desk)
+    def __init__(self, controller: Controller, guide: SessionGuide) -> None:
+        self.desk, self._guide = controller, guide
+        guide.prepare_screen(controller)
         self.code = 0
         self.parting: list[str] = []
         self._has_talked = False
@@ -157,7 +157,7 @@ class TerminalApp:
         desk = self.desk
         async with Session(options, person=desk.dialogs) as session:
             desk.attach_session(session)
-            enable_activity_names(session.crew.agent)
+            enable_activity_names(session.runtime.agent)
             self._replay_history(session)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._show_events, session)
@@ -169,7 +169,7 @@ class TerminalApp:
                 group.cancel_scope.cancel()
             session.leaving = reason_for_leaving(desk.next)
             self._has_talked, self.parting = True, []
-            talked = session.crew.agent.session
+            talked = session.runtime.agent.session
             if talked.is_lasting and is_worth_keeping(talked.history()):
                 self.parting = [f"  Resume with: travois --resume {session.id}"]
         self.parting += [f"  · {notice}" for notice in session.parting]
@@ -177,13 +177,13 @@ class TerminalApp:
     def _replay_history(self, session: Session) -> None:
         told = (User, Assistant, Result)
         entries = [
-            one for one in session.crew.agent.session.history() if isinstance(one.fact, told)
+            one for one in session.runtime.agent.session.history() if isinstance(one.fact, told)
         ]
         for entry in entries[-MAX_REPLAYED_ENTRIES:]:
             self.desk.page.show_event(entry)
 
     async def _show_events(self, session: Session) -> None:
-        agent, desk = session.crew.agent, self.desk
+        agent, desk = session.runtime.agent, self.desk
         with agent.session.watch() as events:
             async for event in events:
                 desk.page.show_event(event)
@@ -240,7 +240,7 @@ class TerminalApp:
 
     async def _refresh_cache_age(self) -> None:
         """Keep the cache lifetime in the footer up to date while the prompt cache lives."""
-        agent = self.desk.session.crew.agent
+        agent = self.desk.session.runtime.agent
         while True:
             await self.desk.page.resting.wait()
             left = agent.session.cache.seconds_left(agent.runtime.clock())
@@ -287,7 +287,7 @@ class TerminalApp:
         desk.page.show_paragraph(f"$ {line}")
         desk.begin_turn()
         with anyio.CancelScope() as desk.errand:
-            told, notes = await shell_command.run_user_command(desk.session.crew.agent, line)
+            told, notes = await shell_command.run_user_command(desk.session.runtime.agent, line)
             self._notes.extend(notes)
         desk.end_turn(stopped=desk.errand.cancelled_caught)
         desk.errand = None
@@ -297,7 +297,7 @@ class TerminalApp:
     async def _run_turn(self, text: str | CommandPrompt) -> None:
         desk, said = self.desk, tuple[TextOrMedia, ...]()
         session, self._stopped = desk.session, False
-        session.crew.agent.turn.inbox.extend(self._notes)
+        session.runtime.agent.turn.inbox.extend(self._notes)
         self._notes.clear()
         desk.begin_turn()
         try:
@@ -315,14 +315,14 @@ class TerminalApp:
 
     async def _next_input(self) -> str | None:
         """Wait for input; return None if mail or a finished background agent starts a turn."""
-        desk, crew = self.desk, self.desk.session.crew
-        if any(one.origin == "human" for one in crew.agent.turn.inbox):
+        desk, runtime = self.desk, self.desk.session.runtime
+        if any(one.origin == "human" for one in runtime.agent.turn.inbox):
             return None
         if not desk.waiting and not desk.over:
             desk.stirred = anyio.Event()
             async with anyio.create_task_group() as group:
-                group.start_soon(keep_cache_warm, crew.agent)
-                group.start_soon(on_idle, crew.agent)
+                group.start_soon(keep_cache_warm, runtime.agent)
+                group.start_soon(on_idle, runtime.agent)
                 group.start_soon(self._guide.on_user_turn, desk)
                 group.start_soon(self._watch_mail, group.cancel_scope)
                 group.start_soon(self._watch_subagents, group.cancel_scope)
@@ -330,13 +330,13 @@ class TerminalApp:
                 group.cancel_scope.cancel()
         if desk.waiting:
             return desk.waiting.popleft()
-        called = crew.office is not None and crew.office.called
-        return None if crew.agent.turn.inbox or called else ""
+        called = runtime.mail is not None and runtime.mail.called
+        return None if runtime.agent.turn.inbox or called else ""
 
     async def _watch_mail(self, scope: anyio.CancelScope) -> None:
-        office = self.desk.session.crew.office
-        if office is not None:
-            await office.wait_for_mail()
+        mail = self.desk.session.runtime.mail
+        if mail is not None:
+            await mail.wait_for_mail()
             scope.cancel()
 
     async def _watch_subagents(self, scope: anyio.CancelScope) -> None:

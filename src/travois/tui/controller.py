@@ -89,12 +89,12 @@ class Controller:
         self._session, self.over, self.next = session, False, None
         known, notices = commands.compose_commands(self.options, taken=RESERVED_NAMES)
         self._own = slash.to_slash_commands(known)
-        self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
+        self.page = Transcript(self.screen, session.runtime.agent.tools.by_name)
         self.screen.status = self.page.status_lines
-        for notice in dict.fromkeys((*session.crew.notices, *notices)):
+        for notice in dict.fromkeys((*session.runtime.notices, *notices)):
             if notice not in self._told:
                 self.page.show_note(notice)
-        self._told.update(session.crew.notices, notices)
+        self._told.update(session.runtime.notices, notices)
         self.refresh_status()
         self.show_title()
 
@@ -115,7 +115,7 @@ class Controller:
         if self._session is not None:
             self._standing = read_footer_status(self._session)
             self.screen.frame_role = footer.choose_frame_role(self._standing.mode)
-            self.page.dollars = self._session.crew.agent.session.dollars - self._before
+            self.page.dollars = self._session.runtime.agent.session.dollars - self._before
             self.screen.refresh()
             if self.program is not None:
                 self.program.request_update()
@@ -160,7 +160,7 @@ class Controller:
             self.page.show_note(str(fault), tone="warn")
             return
         self.page.pending.append(text)
-        self.session.crew.agent.turn.inbox.append(said)
+        self.session.runtime.agent.turn.inbox.append(said)
 
     def interrupt(self) -> None:
         """Stop the running turn and the running shell command."""
@@ -186,7 +186,7 @@ class Controller:
     def _cycle_mode(self) -> None:
         if self._session is None:
             return
-        guard = self._session.crew.agent.permissions.guard
+        guard = self._session.runtime.agent.permissions.guard
         modes = [mode for mode in CYCLED_MODES if mode not in guard.barred]
         after = modes.index(guard.mode) + 1 if guard.mode in modes else 0
         mode = modes[after % len(modes)]
@@ -204,11 +204,11 @@ class Controller:
         """The width available for an answer."""
         return self.screen.columns - 3
 
-    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, picker: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session."""
-        picker = SessionMenu(shelf, lambda: self.screen.rows)
-        await self.screen.run_menu(picker)
-        return picker.selection
+        menu = SessionMenu(picker, lambda: self.screen.rows)
+        await self.screen.run_menu(menu)
+        return menu.selection
 
     async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the user choose one of the options; the pointer starts at the current one."""
@@ -271,7 +271,7 @@ class Controller:
         """Set the terminal's title to what the session is about and what it does."""
         if not self._taste.title or self._session is None:
             return
-        named = self._session.crew.agent.session.state.get("name", "") or self.page.topic
+        named = self._session.runtime.agent.session.state.get("name", "") or self.page.topic
         title = f"{state}{named or os.path.basename(os.getcwd())}"
         if title != self._title:
             first = "" if self._title else notify.SAVE_TITLE
@@ -293,7 +293,11 @@ class Controller:
         return complete_slash_line(self, name, word) if self._session is not None else ()
 
     def _mcp_resources(self) -> list[str]:
-        return list_resource_uris(self.session.crew.loan) if self._session is not None else []
+        return (
+            list_resource_uris(self.session.runtime.mcp_servers)
+            if self._session is not None
+            else []
+        )
 
     def line(self, text: str) -> None:
         """Show lines of text, for the trust question."""
@@ -309,18 +313,18 @@ class Controller:
 
     def prompt_content(self, text: str) -> tuple[TextOrMedia, ...]:
         """Return the prompt's text with the images that it names."""
-        agent = self.session.crew.agent
+        agent = self.session.runtime.agent
         return attach_named_images(text, agent.world.blobs, folder=agent.world.root)
 
     def begin_turn(self) -> None:
         """Mark the start of a turn."""
         self.page.begin_turn()
         self.show_title("✳ ")
-        self._before = self.session.crew.agent.session.dollars
+        self._before = self.session.runtime.agent.session.dollars
 
     def end_turn(self, *, stopped: bool) -> None:
         """Mark the end of a turn; if it was stopped, unsent input returns to the input line."""
-        inbox = self.session.crew.agent.turn.inbox
+        inbox = self.session.runtime.agent.turn.inbox
         unheard = [extract_text(one.content) for one in inbox if one.origin == "human"]
         # After a stop the user wants to decide anew: nothing queued may start another turn.
         if stopped and (unheard or self.waiting):

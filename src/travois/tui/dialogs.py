@@ -209,11 +209,11 @@ AGE_COLUMNS = 10
 class SessionMenu(Menu):
     """A menu of sessions that is filtered while the user types."""
 
-    def __init__(self, shelf: SessionPicker, rows: Callable[[], int]) -> None:
+    def __init__(self, picker: SessionPicker, rows: Callable[[], int]) -> None:
         super().__init__(())
-        self._shelf, self._rows = shelf, rows
+        self._picker, self._rows = picker, rows
         self._typed, self._everywhere = "", False
-        self._found = shelf.search("", everywhere=False)
+        self._found = picker.search("", everywhere=False)
 
     @property
     def selection(self) -> SessionSummary | None:
@@ -249,7 +249,7 @@ class SessionMenu(Menu):
 
     def _search(self, text: str) -> None:
         self._typed, self.at = text, 0
-        self._found = self._shelf.search(text, everywhere=self._everywhere)
+        self._found = self._picker.search(text, everywhere=self._everywhere)
 
     def render(self, theme: Theme, columns: int) -> list[str]:
         """Render the search, the matching sessions and the end of the selected one."""
@@ -263,21 +263,23 @@ class SessionMenu(Menu):
         shown.append(f"  {theme.mark('find:', 'accent')} {typed}")
         shown.append("")
         for number, one in enumerate(self._found[first : first + room], first):
-            shown.append(self._render_row(theme, columns, number=number, one=one))
+            shown.append(self._render_row(theme, columns, number=number, summary=one))
         shown += self._render_last_exchange(theme, columns)
         keys = f"Enter open · Tab {other} · Esc cancel"
         return [*shown, f"  {theme.mark(cut_line(keys, columns - 2), 'quiet')}"]
 
-    def _render_row(self, theme: Theme, columns: int, *, number: int, one: SessionSummary) -> str:
+    def _render_row(
+        self, theme: Theme, columns: int, *, number: int, summary: SessionSummary
+    ) -> str:
         here = number == self.at
-        age = format_age(time.time() - one.updated) if one.updated else "?"
+        age = format_age(time.time() - summary.updated) if summary.updated else "?"
         folder = (
-            f"  {_shorten_path(clean_display_text(one.cwd), columns // 3)}"
+            f"  {_shorten_path(clean_display_text(summary.cwd), columns // 3)}"
             if self._everywhere
             else ""
         )
         title = cut_line(
-            clean_display_text(one.title), columns - 6 - AGE_COLUMNS - display_width(folder)
+            clean_display_text(summary.title), columns - 6 - AGE_COLUMNS - display_width(folder)
         )
         pointer = theme.mark("❯", "accent") if here else " "
         told = theme.mark(title, "strong") if here else title
@@ -287,7 +289,7 @@ class SessionMenu(Menu):
     def _render_last_exchange(self, theme: Theme, columns: int) -> list[str]:
         if not self._found:
             return ["  No session matches.", ""]
-        said, answered = self._shelf.last_words(self._found[self.at])
+        said, answered = self._picker.last_words(self._found[self.at])
         told = (("you", said), ("model", answered))
         lines = [f"{who:>5}: {clean_display_text(text)}" for who, text in told if text]
         return [

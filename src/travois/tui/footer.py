@@ -135,7 +135,7 @@ def _format_task_count(count: int) -> str:
 
 def read_footer_status(session: Session) -> FooterStatus:
     """Read the footer's values from the session."""
-    agent, model = session.crew.agent, session.crew.model
+    agent, model = session.runtime.agent, session.runtime.model
     limit = threshold_for_model(model, agent.context.layers)
     listed = read_tasks(agent.session.state.get(TODOS_STATE, ""))
     return FooterStatus(
@@ -284,7 +284,7 @@ class StatusLineProgram:
         told = build_status_line_payload(session, self.work, seconds=seconds, vim=screen.vim_mode)
         command = Command(
             ("bash", "-c", self._chosen.command),
-            session.crew.agent.world.root,
+            session.runtime.agent.world.root,
             env={"COLUMNS": str(screen.columns), "LINES": str(screen.rows)},
             stdin=msgspec.json.encode(told),
             keep=MAX_STATUS_LINE_BYTES,
@@ -329,7 +329,7 @@ def build_status_line_payload(
     session: Session, work: SessionWork, *, seconds: float, vim: str = ""
 ) -> Json:
     """Build the JSON payload for a status line command (Claude Code's field names)."""
-    agent, model = session.crew.agent, session.crew.model
+    agent, model = session.runtime.agent, session.runtime.model
     root, state = agent.world.root, agent.session.state
     reply = _last_reply(session)
     last = reply.usage if reply else None
@@ -350,7 +350,7 @@ def build_status_line_payload(
             "added_dirs": list(agent.permissions.guard.folders[1:]),
             **find_git_repository(root),
         },
-        "output_style": {"name": session.crew.style},
+        "output_style": {"name": session.runtime.style},
         "cost": {
             "total_cost_usd": agent.session.dollars,
             "total_duration_ms": round(1000 * seconds),
@@ -368,7 +368,7 @@ def build_status_line_payload(
 
 
 def _last_reply(session: Session) -> Assistant | None:
-    facts = (item.fact for item in reversed(session.crew.agent.session.view.items))
+    facts = (item.fact for item in reversed(session.runtime.agent.session.view.items))
     return next((fact for fact in facts if isinstance(fact, Assistant)), None)
 
 

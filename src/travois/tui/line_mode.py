@@ -65,11 +65,11 @@ MAX_NUMBERED_SESSIONS = 20
 """Sessions listed at once."""
 
 
-async def pick_numbered_session(reader: LineReader, shelf: SessionPicker) -> SessionSummary | None:
+async def pick_numbered_session(reader: LineReader, picker: SessionPicker) -> SessionSummary | None:
     """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
-        found = shelf.search(text, everywhere=everywhere)
+        found = picker.search(text, everywhere=everywhere)
         where = "all projects" if everywhere else "this project"
         reader.line(f"{len(found):,} sessions in {where}:")
         for number, one in enumerate(found[:MAX_NUMBERED_SESSIONS], 1):
@@ -84,8 +84,9 @@ async def pick_numbered_session(reader: LineReader, shelf: SessionPicker) -> Ses
         text = typed.lstrip("* ")
 
 
-def _format_session_age(one: SessionSummary) -> str:
-    return f"({format_age(time.time() - one.updated)}, {escape_controls(one.cwd, lines='show')})"
+def _format_session_age(summary: SessionSummary) -> str:
+    folder = escape_controls(summary.cwd, lines="show")
+    return f"({format_age(time.time() - summary.updated)}, {folder})"
 
 
 class LineModeHost(slash.ScreenlessHost):
@@ -116,9 +117,9 @@ class LineModeHost(slash.ScreenlessHost):
         """The width available for an answer."""
         return get_terminal_size().columns
 
-    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, picker: SessionPicker) -> SessionSummary | None:
         """Ask for a session."""
-        return await pick_numbered_session(self._reader, shelf)
+        return await pick_numbered_session(self._reader, picker)
 
     async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Ask for the number of an option."""
@@ -196,16 +197,18 @@ async def _run_line_session(
     place, loaded = load_workspace(options)
     await trust_prompt.ask_for_trust(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
-        crew, desk = session.crew, LineModeHost(session, options, terminal)
-        terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{WELCOME_HINT}")
-        terminal.tools, terminal.is_quoting = crew.agent.tools.by_name, crew.model.is_frail
-        terminal.show_notices(*crew.notices, *desk.notices)
+        runtime, desk = session.runtime, LineModeHost(session, options, terminal)
+        terminal.line(
+            f"Travois · {runtime.model.name} · {runtime.agent.world.root}\n{WELCOME_HINT}"
+        )
+        terminal.tools, terminal.is_quoting = runtime.agent.tools.by_name, runtime.model.is_frail
+        terminal.show_notices(*runtime.notices, *desk.notices)
         async with anyio.create_task_group() as group:
             await group.start(_watch_interrupts, desk, terminal)
             await _line_prompt_loop(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = reason_for_leaving(desk.next)
-        talked = crew.agent.session
+        talked = runtime.agent.session
         if talked.is_lasting and is_worth_keeping(talked.history()):
             terminal.show_resume_hint(session.id)
     for notice in session.parting:
@@ -213,36 +216,36 @@ async def _run_line_session(
     return desk.next
 
 
-async def _line_prompt_loop(desk: LineModeHost, terminal: LineTerminal, *, first: str) -> None:
+async def _line_prompt_loop(host: LineModeHost, terminal: LineTerminal, *, first: str) -> None:
     """Read and handle typed lines in line mode until the user leaves."""
     text: str | None = first
-    while text is not None and not desk.left:
+    while text is not None and not host.left:
         if text.startswith("!") and (line := text[1:].strip()):
-            await _run_typed_command(desk, terminal, line)
+            await _run_typed_command(host, terminal, line)
         else:
-            await _handle_typed_line(desk, terminal, text)
-        text = None if desk.left else await _read_or_wake(desk.session, terminal)
+            await _handle_typed_line(host, terminal, text)
+        text = None if host.left else await _read_or_wake(host.session, terminal)
 
 
-async def _handle_typed_line(desk: LineModeHost, terminal: LineTerminal, text: str) -> None:
+async def _handle_typed_line(host: LineModeHost, terminal: LineTerminal, text: str) -> None:
     """Run a slash command, or a turn with the line as its prompt."""
-    office, inbox = desk.session.crew.office, desk.session.crew.agent.turn.inbox
-    answer = await run_slash_line(desk, text)
+    mail, inbox = host.session.runtime.mail, host.session.runtime.agent.turn.inbox
+    answer = await run_slash_line(host, text)
     if isinstance(answer, CommandPrompt):
-        await _run_line_turn(desk, terminal, said=answer.content)
+        await _run_line_turn(host, terminal, said=answer.content)
     elif answer is not None:
         terminal.line(answer)
-    elif text.strip() or inbox or (office is not None and office.called):
-        await _run_line_turn(desk, terminal, said=(Text(text),) if text.strip() else ())
+    elif text.strip() or inbox or (mail is not None and mail.called):
+        await _run_line_turn(host, terminal, said=(Text(text),) if text.strip() else ())
 
 
-async def _run_typed_command(desk: LineModeHost, terminal: LineTerminal, line: str) -> None:
+async def _run_typed_command(host: LineModeHost, terminal: LineTerminal, line: str) -> None:
     """Run a shell command (`!command`) that the user typed in line mode."""
-    with anyio.CancelScope() as desk.errand:
-        told, notes = await shell_command.run_user_command(desk.session.crew.agent, line)
-        desk.notes.extend(notes)
+    with anyio.CancelScope() as host.errand:
+        told, notes = await shell_command.run_user_command(host.session.runtime.agent, line)
+        host.notes.extend(notes)
         terminal.line(told)
-    desk.errand = None
+    host.errand = None
 
 
 async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
@@ -252,7 +255,7 @@ async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
     """
     text: str | None = ""
     async with anyio.create_task_group() as group:
-        group.start_soon(keep_cache_warm, session.crew.agent)
+        group.start_soon(keep_cache_warm, session.runtime.agent)
         group.start_soon(_wake_on_mail, session, group.cancel_scope)
         group.start_soon(_wake_on_subagent, session, group.cancel_scope)
         group.start_soon(_show_memory_changes, session, terminal)
@@ -263,8 +266,8 @@ async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
 
 async def _wake_on_mail(session: Session, scope: anyio.CancelScope) -> None:
     """Stop waiting for a line when mail arrives."""
-    if session.crew.office is not None:
-        await session.crew.office.wait_for_mail()
+    if session.runtime.mail is not None:
+        await session.runtime.mail.wait_for_mail()
         scope.cancel()
 
 
@@ -276,12 +279,12 @@ async def _wake_on_subagent(session: Session, scope: anyio.CancelScope) -> None:
 
 async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None:
     """Print in line mode which memories the last turn changed, once known."""
-    if terminal.show_memory_change(await wait_for_extraction(session.crew.agent)):
+    if terminal.show_memory_change(await wait_for_extraction(session.runtime.agent)):
         terminal.line("> ")
 
 
 async def _watch_interrupts(
-    desk: LineModeHost, terminal: LineTerminal, *, task_status: TaskStatus[None]
+    host: LineModeHost, terminal: LineTerminal, *, task_status: TaskStatus[None]
 ) -> None:
     """Stop line mode's work on Ctrl-C, and the session when the terminal closes."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
@@ -290,10 +293,10 @@ async def _watch_interrupts(
             if number == signal.SIGHUP:
                 hold_hangups()
                 break
-            if desk.errand is not None:
-                desk.errand.cancel()
-            elif desk.session.running:
-                desk.session.stop()
+            if host.errand is not None:
+                host.errand.cancel()
+            elif host.session.running:
+                host.session.stop()
             else:
                 terminal.on_interrupt()
     ignore_hangups()
@@ -301,12 +304,12 @@ async def _watch_interrupts(
 
 
 async def _run_line_turn(
-    desk: LineModeHost, terminal: LineTerminal, *, said: tuple[TextOrMedia, ...]
+    host: LineModeHost, terminal: LineTerminal, *, said: tuple[TextOrMedia, ...]
 ) -> None:
     """Run one turn in line mode and print its events."""
-    session = desk.session
-    session.crew.agent.turn.inbox.extend(desk.notes)
-    desk.notes.clear()
+    session = host.session
+    session.runtime.agent.turn.inbox.extend(host.notes)
+    host.notes.clear()
     try:
         async with aclosing(session.run(said)) as events:
             async for event in events:
@@ -319,7 +322,7 @@ async def _run_line_turn(
 async def _notify_permission_hooks(session: Session, event: Event) -> None:
     """Run notification hooks when a permission question waits."""
     if isinstance(event, Entry) and isinstance(event.fact, Asked):
-        await notify_hooks(session.crew.agent, "permission_prompt", PERMISSION_NOTICE)
+        await notify_hooks(session.runtime.agent, "permission_prompt", PERMISSION_NOTICE)
 
 
 class LineTerminal:

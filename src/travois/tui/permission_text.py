@@ -23,7 +23,7 @@ from travois.tools.edit import MAX_EDITED_FILE_BYTES, preview_change
 EDIT_TOOLS = ("Edit", "MultiEdit", "Write")
 MAX_TITLE_COMMAND = 60
 """The longest command that is quoted in the sentence itself."""
-MODE_REASON = "in this permission mode every change of a file is asked about"
+MODE_REASON = "this permission mode asks before every file change"
 ASKING_AGENT = re.compile(r"\[(.*?)\] ")
 """Begins the summary of a subagent's call."""
 SHORT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (

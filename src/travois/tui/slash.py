@@ -60,7 +60,7 @@ class CommandHost(Protocol):
         """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
 
-    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, picker: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session; None if they cancel."""
         ...
 
@@ -139,67 +139,67 @@ class SlashCommand(msgspec.Struct, frozen=True):
     """When it runs: between turns, at any time, or between turns and taking long."""
 
 
-async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
+async def capture_output(host: CommandHost, run: Callable[[], object]) -> str:
     """Run a slash command's function in a thread and return what it prints."""
 
     def run_overheard() -> str:
-        with capture_lines(desk.columns) as lines:
+        with capture_lines(host.columns) as lines:
             run()
         return "\n".join(lines)
 
     return await anyio.to_thread.run_sync(run_overheard)
 
 
-def find_slash_command(desk: CommandHost, line: str) -> SlashCommand | None:
+def find_slash_command(host: CommandHost, line: str) -> SlashCommand | None:
     """Find the command that a line begins with."""
     found = TYPED_COMMAND.fullmatch(line.strip())
-    return desk.commands.get(found[1]) if found else None
+    return host.commands.get(found[1]) if found else None
 
 
-async def run_slash_line(desk: CommandHost, line: str) -> str | CommandPrompt | None:
+async def run_slash_line(host: CommandHost, line: str) -> str | CommandPrompt | None:
     """Run a line as a slash command; return its answer or a prompt, None if it is none."""
     note = MEMORY_NOTE_PATTERN.fullmatch(line.strip())
     found = TYPED_COMMAND.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
-    known = desk.commands.get(found[1])
+    known = host.commands.get(found[1])
     if known is None and found[1].startswith("mcp__"):
-        return await _run_mcp_prompt(desk, line.strip())
+        return await _run_mcp_prompt(host, line.strip())
     if known is None:
-        near = find_nearest_word(found[1], desk.commands)
+        near = find_nearest_word(found[1], host.commands)
         meant = f"did you mean /{near}?" if near else "/help lists the commands."
         return f"There is no command /{found[1]}; {meant}"
     try:
-        with capture_lines(desk.columns):
-            return await known.run(desk, (found[2] or "").strip())
+        with capture_lines(host.columns):
+            return await known.run(host, (found[2] or "").strip())
     except UserError as fault:
         return str(fault)
 
 
-async def _run_mcp_prompt(desk: CommandHost, line: str) -> str | CommandPrompt:
+async def _run_mcp_prompt(host: CommandHost, line: str) -> str | CommandPrompt:
     """Run a prompt of an MCP server (`/mcp__server__prompt`)."""
     try:
-        return CommandPrompt(await custom.expand_typed_command(desk.session, {}, (Text(line),)))
+        return CommandPrompt(await custom.expand_typed_command(host.session, {}, (Text(line),)))
     except UserError as fault:
         return str(fault)
 
 
 def complete_slash_line(
-    desk: CommandHost, name: str | None, word: str
+    host: CommandHost, name: str | None, word: str
 ) -> Iterable[tuple[str, str]]:
     """Complete a command's name or, for a named command, its arguments."""
     if name is None:
-        return [(n, one.what) for n, one in desk.commands.items() if n.startswith(word)]
-    known = desk.commands.get(name)
-    return [(text, "") for text in (known.complete(desk) if known else ()) if text.startswith(word)]
+        return [(n, one.what) for n, one in host.commands.items() if n.startswith(word)]
+    known = host.commands.get(name)
+    return [(text, "") for text in (known.complete(host) if known else ()) if text.startswith(word)]
 
 
 # Custom commands.
 
 
-async def _run_custom_command(one: CustomCommand, desk: CommandHost, typed: str) -> CommandPrompt:
+async def _run_custom_command(one: CustomCommand, host: CommandHost, typed: str) -> CommandPrompt:
     line = Text(f"/{one.name} {typed}".strip())
-    return CommandPrompt(await custom.expand_typed_command(desk.session, {one.name: one}, (line,)))
+    return CommandPrompt(await custom.expand_typed_command(host.session, {one.name: one}, (line,)))
 
 
 def to_slash_commands(known: Mapping[str, CustomCommand]) -> dict[str, SlashCommand]:

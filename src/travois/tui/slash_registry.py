@@ -19,8 +19,8 @@ from travois.tui.slash_commands import (
 USAGE_COLUMNS = 24
 
 
-async def _run_help_command(desk: CommandHost, _: str) -> str:
-    return "\n".join(_render_help(desk.commands))
+async def _run_help_command(host: CommandHost, _: str) -> str:
+    return "\n".join(_render_help(host.commands))
 
 
 COMMAND_GROUPS: dict[str, Mapping[str, SlashCommand]] = {

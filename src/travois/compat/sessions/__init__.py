@@ -39,11 +39,11 @@ SESSION_SOURCES: dict[str, SessionSource] = {
 
 
 def read_recorded_session(
-    found: SessionFile, *, longest: int = NO_TEXT_LIMIT
+    file: SessionFile, *, longest: int = NO_TEXT_LIMIT
 ) -> RecordedSession | None:
     """Read a session; None if it cannot be read, is gone, or has no turns."""
     try:
-        recorded = SESSION_SOURCES[found.agent].read_session(found.path, longest=longest)
+        recorded = SESSION_SOURCES[file.agent].read_session(file.path, longest=longest)
     except (OSError, UserError):
         return None
     return recorded if recorded.turns else None

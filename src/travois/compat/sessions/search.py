@@ -323,13 +323,13 @@ class SessionIndex:
         for agent in self._agents:
             yield from SESSION_SOURCES[agent].find_sessions(self._environ)
 
-    def _index_session(self, found: SessionFile, *, before: IndexedSession | None) -> None:
+    def _index_session(self, file: SessionFile, *, before: IndexedSession | None) -> None:
         """Read one session and index it."""
-        self.put(found, read_recorded_session(found, longest=MAX_INDEXED_CHARS), before=before)
+        self.put(file, read_recorded_session(file, longest=MAX_INDEXED_CHARS), before=before)
 
     def put(
         self,
-        found: SessionFile,
+        file: SessionFile,
         recorded: RecordedSession | None,
         *,
         before: IndexedSession | None = None,
@@ -338,13 +338,13 @@ class SessionIndex:
 
         The passages that it no longer has go.
         """
-        group = _passage_group(found)
-        now = IndexedSession(found.agent, found.path.stem, str(found.path), found.stamp)
+        group = _passage_group(file)
+        now = IndexedSession(file.agent, file.path.stem, str(file.path), file.stamp)
         documents: list[SearchDocument] = []
         if recorded is not None:
             documents = build_passages(recorded, group=group)
             now = IndexedSession(
-                *(found.agent, recorded.id, now.path, found.stamp, recorded.cwd, recorded.at),
+                *(file.agent, recorded.id, now.path, file.stamp, recorded.cwd, recorded.at),
                 title=mask_secrets(recorded.title),
                 passages=len(documents),
             )
@@ -372,9 +372,9 @@ class SessionIndex:
             self._index.update(SESSION_COLLECTION, (), gone=ids, marks={group: ""})
 
 
-def _passage_group(found: SessionFile) -> str:
+def _passage_group(file: SessionFile) -> str:
     """Return the group id of a session's passages, a digest of its file name."""
-    return blake2b(f"{found.agent} {found.path}".encode(), digest_size=8).hexdigest()
+    return blake2b(f"{file.agent} {file.path}".encode(), digest_size=8).hexdigest()
 
 
 def _best_passages(

@@ -153,10 +153,12 @@ async def compact_conversation(
     return fact
 
 
-async def _replace_older_part(agent: Agent, wish: SummaryRequest, *, goal: int) -> Compacted | None:
+async def _replace_older_part(
+    agent: Agent, request: SummaryRequest, *, goal: int
+) -> Compacted | None:
     """Build a compaction, append it to the log and report what it freed."""
     began, omitted = agent.runtime.clock(), agent.session.view.omitted
-    fact = await _build_best_compaction(agent, wish, goal=goal)
+    fact = await _build_best_compaction(agent, request, goal=goal)
     if fact is None:
         _report_failed_compaction(agent)
         return None
@@ -164,7 +166,7 @@ async def _replace_older_part(agent: Agent, wish: SummaryRequest, *, goal: int) 
         fact, seconds=max(0.0, agent.runtime.clock() - began), limit=compaction_threshold(agent)
     )
     fact = await record_compaction(agent, fact)
-    if wish.trigger != "manual":  # whoever asked for it is given the fact
+    if request.trigger != "manual":  # whoever asked for it is given the fact
         agent.session.emit(UserWarned(describe_compaction(fact)))
     if omitted:
         kept = f"This session is very long: {omitted:,} older messages are only in its log"
@@ -173,50 +175,52 @@ async def _replace_older_part(agent: Agent, wish: SummaryRequest, *, goal: int) 
 
 
 async def _build_best_compaction(
-    agent: Agent, wish: SummaryRequest, *, goal: int
+    agent: Agent, request: SummaryRequest, *, goal: int
 ) -> Compacted | None:
     """Build the compaction with the longest tail that fits and an up-to-date model summary."""
     held = await read_recent_files(agent)
     stop = hard_stop(current_model(agent), agent.context.layers)
-    aim, most, part = goal or min(compaction_threshold(agent), stop), goal or stop, wish.part
-    if fact := await _compact_from_notes(agent, wish, goal=aim, held=held):
+    aim, most, part = goal or min(compaction_threshold(agent), stop), goal or stop, request.part
+    if fact := await _compact_from_notes(agent, request, goal=aim, held=held):
         return fact
-    written = await write_model_summary(agent, wish)
+    written = await write_model_summary(agent, request)
 
-    def try_cuts(written: ModelSummary) -> Compacted | None:
+    def try_cuts(summary: ModelSummary) -> Compacted | None:
         cuts = ((1.0, part),) if part else cut_candidates(agent)
-        fact = best_compaction(agent, cuts, wish=wish, written=written, goal=aim, held=held)
+        fact = best_compaction(agent, cuts, request=request, summary=summary, goal=aim, held=held)
         if part is None and (fact is None or fact.after >= most):
             bare = replace(
-                written, text="", source="ledger", why="no room for a summary by the model"
+                summary, text="", source="ledger", why="no room for a summary by the model"
             )
             return (
-                best_compaction(agent, last_resort_cuts(agent), wish=wish, written=bare, goal=most)
+                best_compaction(
+                    agent, last_resort_cuts(agent), request=request, summary=bare, goal=most
+                )
                 or fact
             )
         return fact
 
     fact = try_cuts(written)
     if fact and part is None and is_summary_outdated(agent, written, until=fact.last):
-        fact = try_cuts(await write_model_summary(agent, replace(wish, anew=True))) or fact
+        fact = try_cuts(await write_model_summary(agent, replace(request, anew=True))) or fact
     return fact
 
 
 async def _compact_from_notes(
-    agent: Agent, wish: SummaryRequest, *, goal: int, held: tuple[RecentFile, ...]
+    agent: Agent, request: SummaryRequest, *, goal: int, held: tuple[RecentFile, ...]
 ) -> Compacted | None:
     """Build the compaction with the session notes as its summary; None if they cannot help.
 
     Notes cannot know what a person or a hook asks of this very summary.
     """
-    if wish.focus or wish.hooks or wish.part:
+    if request.focus or request.hooks or request.part:
         return None
     offer = await wait_for_notes_summary(agent)
     if offer is None:
         return None
     written = ModelSummary(offer.text, "notes", offer.covers)
     cuts = ((1.0, offer.cut),)
-    fact = best_compaction(agent, cuts, wish=wish, written=written, goal=goal, held=held)
+    fact = best_compaction(agent, cuts, request=request, summary=written, goal=goal, held=held)
     return fact if fact is not None and fact.after < goal else None
 
 
@@ -281,8 +285,8 @@ def best_compaction(
     agent: Agent,
     cuts: Iterable[tuple[float, ConversationCut]],
     *,
-    wish: SummaryRequest,
-    written: ModelSummary,
+    request: SummaryRequest,
+    summary: ModelSummary,
     goal: int,
     held: tuple[RecentFile, ...] = (),
 ) -> Compacted | None:
@@ -298,9 +302,9 @@ def best_compaction(
         files = restore_files(held, parted.kept, budget=round(room * rung), names=names)
         most = round(min(MAX_ALL_SKILLS_TOKENS, room) * rung)
         back = (*files, *restore_skills(record.skills, parted.kept, budget=most))
-        paper = SummarySources(wish, written, restored=back)
+        paper = SummarySources(request, summary, restored=back)
         fact = build_compaction(agent, parted, record, layers=layers, paper=paper)
-        fact = replace(fact, trigger=wish.trigger, before=before)
+        fact = replace(fact, trigger=request.trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact
         if fact.after < min(goal, before):

@@ -281,16 +281,16 @@ def restore_files(
     return (Text(f"<files>\n{RESTORED_FILES_INTRO}\n{body}\n</files>"),) if parts else ()
 
 
-def _find_missing_lines(one: RecentFile, visible: Collection[int]) -> MissingLines | None:
+def _find_missing_lines(recent: RecentFile, visible: Collection[int]) -> MissingLines | None:
     """Return the lines of a file that the model has seen and lost to compaction; None if none."""
-    lines = one.text.splitlines(keepends=True)
-    ever = one.asked if one.same and one.asked else ((0, LAST_LINE),)
+    lines = recent.text.splitlines(keepends=True)
+    ever = recent.asked if recent.same and recent.asked else ((0, LAST_LINE),)
     left = {at for first, end in ever for at in range(first, min(end, len(lines)))}
-    for seq, (first, end) in one.seen.items() if one.same else ():
+    for seq, (first, end) in recent.seen.items() if recent.same else ():
         if seq in visible:
             left.difference_update(range(first, min(end, len(lines))))
     parts = tuple(_group_runs(sorted(left)))
-    return MissingLines(one, lines, parts) if parts else None
+    return MissingLines(recent, lines, parts) if parts else None
 
 
 def _group_runs(indexes: Sequence[int]) -> Iterator[LineRange]:
@@ -430,11 +430,11 @@ def _render_missing_lines(lack: MissingLines, tokens: int, names: Mapping[str, f
     return "\n".join(marked)
 
 
-def _find_changed_lines(one: RecentFile) -> list[int]:
+def _find_changed_lines(recent: RecentFile) -> list[int]:
     """Return the lines of a file's last edits, and the line from which it was last read."""
-    places = (one.text.find(new) for new in one.edits[-RECENT_EDITS:])
-    found = [one.text.count("\n", 0, place) for place in places if place >= 0]
-    return [*found, one.first] if one.first else found
+    places = (recent.text.find(new) for new in recent.edits[-RECENT_EDITS:])
+    found = [recent.text.count("\n", 0, place) for place in places if place >= 0]
+    return [*found, recent.first] if recent.first else found
 
 
 def _open_file_mark(path: str) -> str:
@@ -443,9 +443,9 @@ def _open_file_mark(path: str) -> str:
     return f'<file path="{name}"'
 
 
-def _wrap_file_lines(one: RecentFile, lines: list[str], *, start: int, count: int) -> str:
+def _wrap_file_lines(recent: RecentFile, lines: list[str], *, start: int, count: int) -> str:
     """Wrap restored lines of a file in tags that give their numbers."""
-    mark = content_digest(one.text.encode(errors="replace"))[:16]
+    mark = content_digest(recent.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")
-    return f'{_open_file_mark(one.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'
+    return f'{_open_file_mark(recent.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'

@@ -175,14 +175,14 @@ def _write_document(
     return "\n\n".join(filter(None, lines))
 
 
-def _describe_authorship(agent: Agent, written: ModelSummary) -> str:
+def _describe_authorship(agent: Agent, summary: ModelSummary) -> str:
     """State who wrote a compaction summary, and when."""
     at = datetime.fromtimestamp(agent.runtime.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
-    if not written.text:
-        why = f" ({written.why})" if written.why else ""
+    if not summary.text:
+        why = f" ({summary.why})" if summary.why else ""
         return f"{made} {LEDGER_ONLY_NOTE.format(why=why)} {NOT_REPEATED_NOTE}"
-    covers = f", which knew the conversation up to entry {written.covers}" if written.covers else ""
+    covers = f", which knew the conversation up to entry {summary.covers}" if summary.covers else ""
     authors = AUTHORS_NOTE.format(model=current_model(agent).name, covers=covers)
     return f"{made} {authors} {NOT_REPEATED_NOTE}"
 

@@ -112,18 +112,18 @@ class SummaryFailure(Exception):
         return self.problem is not None and self.problem.kind in UNREACHABLE_PROBLEMS
 
 
-async def write_model_summary(agent: Agent, wish: SummaryRequest) -> ModelSummary:
+async def write_model_summary(agent: Agent, request: SummaryRequest) -> ModelSummary:
     """Get a compaction's model text from the first source that works: notes, draft, fork, request.
 
     If none works, the ledger stands alone, and the reason is recorded.
     """
     if why := _reason_not_to_ask(agent):
         return ModelSummary(why=why)
-    if ready := _use_prepared_part(agent, wish):
+    if ready := _use_prepared_part(agent, request):
         return ready
-    if wish.trigger == "cold" and agent.context.layers.idle == "cheap":
+    if request.trigger == "cold" and agent.context.layers.idle == "cheap":
         return ModelSummary(why="no model is asked after a pause with context.idle = cheap")
-    return await report_progress_during(agent, lambda: _try_summary_sources(agent, wish))
+    return await report_progress_during(agent, lambda: _try_summary_sources(agent, request))
 
 
 def _reason_not_to_ask(agent: Agent) -> str:
@@ -133,11 +133,11 @@ def _reason_not_to_ask(agent: Agent) -> str:
     return "this model is too small to write one" if current_model(agent).is_frail else ""
 
 
-def _use_prepared_part(agent: Agent, wish: SummaryRequest) -> ModelSummary | None:
+def _use_prepared_part(agent: Agent, request: SummaryRequest) -> ModelSummary | None:
     """Return the summary text prepared in advance, if it fits and no special one was requested."""
-    if wish.is_custom or wish.anew:
+    if request.is_custom or request.anew:
         return None
-    most = _max_summary_tokens(agent, wish)
+    most = _max_summary_tokens(agent, request)
     if (noted := prepare_notes_summary(agent)) and _is_prepared_fresh(
         agent, noted.text, noted.covers, most=most
     ):
@@ -163,9 +163,9 @@ def find_prepared_summary(agent: Agent) -> ModelSummary:
     return ready or ModelSummary(why=why or "no up-to-date summary was prepared")
 
 
-def _max_summary_tokens(agent: Agent, wish: SummaryRequest) -> int:
+def _max_summary_tokens(agent: Agent, request: SummaryRequest) -> int:
     """Return the token limit of a summary's model text."""
-    return wish.most or scaled_layers(agent).ledger
+    return request.most or scaled_layers(agent).ledger
 
 
 def count_uncovered_tokens(agent: Agent, at: int, *, until: int | None = None) -> int:
@@ -174,13 +174,13 @@ def count_uncovered_tokens(agent: Agent, at: int, *, until: int | None = None) -
     return sum(fact_tokens(i.fact) for i in items if until is None or i.seq <= until)
 
 
-def is_summary_outdated(agent: Agent, written: ModelSummary, *, until: int) -> bool:
+def is_summary_outdated(agent: Agent, summary: ModelSummary, *, until: int) -> bool:
     """Return whether a compaction replaces something that a prepared summary does not cover.
 
     The tail that was to stay verbatim may not have fitted.
     """
-    beforehand = written.source in ("draft", "notes", "inherited")
-    return beforehand and count_uncovered_tokens(agent, written.covers, until=until) > 0
+    beforehand = summary.source in ("draft", "notes", "inherited")
+    return beforehand and count_uncovered_tokens(agent, summary.covers, until=until) > 0
 
 
 def describe_source(source: str) -> str:
@@ -213,11 +213,11 @@ async def report_progress_during(
     raise done
 
 
-async def _try_summary_sources(agent: Agent, wish: SummaryRequest) -> ModelSummary:
+async def _try_summary_sources(agent: Agent, request: SummaryRequest) -> ModelSummary:
     """Try the summary sources in turn until one works; record the failures before it."""
     told: list[str] = []
     last: SummaryFailure | None = None
-    for source, rung in _list_summary_attempts(agent, wish):
+    for source, rung in _list_summary_attempts(agent, request):
         try:
             written = await rung(last.problem if last else None)
         except SummaryFailure as failure:
@@ -235,29 +235,29 @@ SummaryAttempt = Callable[[ApiError | None], Awaitable[ModelSummary]]
 
 
 def _list_summary_attempts(
-    agent: Agent, wish: SummaryRequest
+    agent: Agent, request: SummaryRequest
 ) -> Sequence[tuple[SummarySource, SummaryAttempt]]:
     """List the ways to ask a model for a summary, cheapest and best first."""
-    direct = DirectSummaryCall(agent, wish)
+    direct = DirectSummaryCall(agent, request)
     rungs: list[tuple[SummarySource, SummaryAttempt]] = []
-    if wish.trigger != "overflow" and _fits_summary_prompt(agent, wish):
-        fresh = agent.session.draft and not wish.is_custom
-        if fresh and estimate_tokens(agent.session.draft) <= _max_summary_tokens(agent, wish):
-            rungs.append(("draft and fork", lambda _: _update_draft(agent, wish)))
-        if before := view_before_fork(agent, wish):
-            rungs.append(("inherited", lambda _: _ask_fork_for_siblings(agent, wish, before)))
+    if request.trigger != "overflow" and _fits_summary_prompt(agent, request):
+        fresh = agent.session.draft and not request.is_custom
+        if fresh and estimate_tokens(agent.session.draft) <= _max_summary_tokens(agent, request):
+            rungs.append(("draft and fork", lambda _: _update_draft(agent, request)))
+        if before := view_before_fork(agent, request):
+            rungs.append(("inherited", lambda _: _ask_fork_for_siblings(agent, request, before)))
         else:
-            rungs.append(("fork", lambda _: _ask_fork(agent, wish)))
+            rungs.append(("fork", lambda _: _ask_fork(agent, request)))
     rungs.append(("direct", direct.ask))
     again: tuple[SummarySource, SummaryAttempt] = ("cut head", direct.ask_again)
     return [*rungs, *(again for _ in range(MAX_SHORTENED_TRIES))]
 
 
-def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
+def _fits_summary_prompt(agent: Agent, request: SummaryRequest) -> bool:
     """Return whether the conversation fits together with the summary prompt and a reply."""
-    most = _max_summary_tokens(agent, wish)
+    most = _max_summary_tokens(agent, request)
     asked = round(
-        estimate_tokens(build_summary_prompt(agent, wish, most=most))
+        estimate_tokens(build_summary_prompt(agent, request, most=most))
         * family_ratio(current_model(agent).id)
     )
     return context_tokens(agent.session.view) + asked + most <= current_model(agent).window
@@ -283,37 +283,39 @@ async def prepare_draft(agent: Agent) -> str:
         return ""
 
 
-async def _ask_fork(agent: Agent, wish: SummaryRequest, *, what: str = "summary") -> ModelSummary:
+async def _ask_fork(
+    agent: Agent, request: SummaryRequest, *, what: str = "summary"
+) -> ModelSummary:
     """Ask the model for a compaction summary in a fork of the conversation."""
-    asked = build_summary_prompt(agent, wish, most=_max_summary_tokens(agent, wish))
-    covers = wish.part.last_seq if wish.part else agent.session.seq
-    text = await _summary_from_fork(agent, asked, wish=wish, what=what)
+    asked = build_summary_prompt(agent, request, most=_max_summary_tokens(agent, request))
+    covers = request.part.last_seq if request.part else agent.session.seq
+    text = await _summary_from_fork(agent, asked, request=request, what=what)
     return ModelSummary(text, "fork", covers)
 
 
-async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
+async def _update_draft(agent: Agent, request: SummaryRequest) -> ModelSummary:
     """Let the model update its summary draft with what came since."""
-    draft, parts = agent.session.draft, summary_outline(agent, wish)
+    draft, parts = agent.session.draft, summary_outline(agent, request)
     newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
     told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
     asked = fill_summary_prompt("summary-since.md", {**told, "words": str(UPDATE_WORDS)})
     covers = agent.session.seq
-    since = await _summary_from_fork(agent, asked, wish=wish, what="summary")
+    since = await _summary_from_fork(agent, asked, request=request, what="summary")
     before, after = (outline.sort_into_parts(text, parts) for text in (draft, since))
     text = outline.join_summary_parts(outline.merge_part_texts(before, after, parts), parts)
-    if estimate_tokens(text) > _max_summary_tokens(agent, wish):
+    if estimate_tokens(text) > _max_summary_tokens(agent, request):
         raise SummaryFailure("too long together with the draft")
     return ModelSummary(text, "draft and fork", covers)
 
 
-def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
+def view_before_fork(agent: Agent, request: SummaryRequest) -> View | None:
     """Return the conversation before a fork began, if all that came since can stay verbatim.
 
     Its siblings make the same summary request, so one serves all of them. A second compaction
     replaces what only this fork has said, and is asked for with all of it.
     """
     birth = agent.team.birth
-    if birth is None or birth.kind != FORK_MARK or wish.is_custom or wish.anew:
+    if birth is None or birth.kind != FORK_MARK or request.is_custom or request.anew:
         return None
     view, at = agent.session.view, agent.session.fold(SessionRecord).ledger.fork
     items = [item for item in view.items if item.seq < at]
@@ -335,16 +337,16 @@ def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
     )
 
 
-async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View) -> ModelSummary:
+async def _ask_fork_for_siblings(agent: Agent, request: SummaryRequest, view: View) -> ModelSummary:
     """Ask for a summary of an inherited conversation that sibling agents can share."""
-    most, covers = _max_summary_tokens(agent, wish), view.items[-1].seq
+    most, covers = _max_summary_tokens(agent, request), view.items[-1].seq
     asked = fill_summary_prompt("summary-inherited.md", {"words": str(summary_word_limit(most))})
-    text = await _summary_from_fork(agent, asked, wish=wish, what="summary", view=view)
+    text = await _summary_from_fork(agent, asked, request=request, what="summary", view=view)
     return ModelSummary(text, "inherited", covers)
 
 
 async def _summary_from_fork(
-    agent: Agent, asked: str, *, wish: SummaryRequest, what: str, view: View | None = None
+    agent: Agent, asked: str, *, request: SummaryRequest, what: str, view: View | None = None
 ) -> str:
     """Send the summary prompt after a copied conversation and return the accepted text."""
     view = (view or agent.session.view).copy()
@@ -352,7 +354,7 @@ async def _summary_from_fork(
     view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), told))
     reply = await _request_summary_reply(agent, view, what=what)
     return _accept_summary(
-        reply, summary_outline(agent, wish), most=_max_summary_tokens(agent, wish)
+        reply, summary_outline(agent, request), most=_max_summary_tokens(agent, request)
     )
 
 
@@ -391,9 +393,9 @@ def _accept_summary(reply: Reply, parts: Sequence[SummaryPart], *, most: int) ->
 class DirectSummaryCall:
     """A summary request of its own: the conversation as text, without tools."""
 
-    def __init__(self, agent: Agent, wish: SummaryRequest) -> None:
-        self._agent, self._wish = agent, wish
-        items = wish.part.dropped if wish.part else tuple(agent.session.view.items)
+    def __init__(self, agent: Agent, request: SummaryRequest) -> None:
+        self._agent, self._wish = agent, request
+        items = request.part.dropped if request.part else tuple(agent.session.view.items)
         self._rounds = [_format_round(one) for one in group_rounds(items)]
         self._first = 0
         self._covers = items[-1].seq if items else 0

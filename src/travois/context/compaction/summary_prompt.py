@@ -43,34 +43,34 @@ class SummaryRequest(msgspec.Struct, frozen=True):
         return bool(self.focus or self.hooks or self.part) or self.trigger == "manual"
 
 
-def summary_outline(agent: Agent, wish: SummaryRequest) -> tuple[SummaryPart, ...]:
+def summary_outline(agent: Agent, request: SummaryRequest) -> tuple[SummaryPart, ...]:
     """Return the outline for a summary prompt: a subagent's, or that of the chosen side."""
     if agent.team.birth is not None:
         return outline.SUBAGENT_OUTLINE
     return (
         outline.UP_TO_OUTLINE
-        if _find_chosen_side(agent, wish.part) == "up-to"
+        if _find_chosen_side(agent, request.part) == "up-to"
         else outline.MAIN_OUTLINE
     )
 
 
-def build_summary_prompt(agent: Agent, wish: SummaryRequest, *, most: int) -> str:
+def build_summary_prompt(agent: Agent, request: SummaryRequest, *, most: int) -> str:
     """Build the summary prompt: the user's focus first, then what hooks add, in order.
 
     It says at both ends that the answer must be text alone.
     """
-    side = _find_chosen_side(agent, wish.part)
+    side = _find_chosen_side(agent, request.part)
     name = "summary-agent.md" if agent.team.birth is not None else "summary.md"
     if side and agent.team.birth is None:
         name = f"summary-{side}.md"
-    values = {"words": str(summary_word_limit(most)), "where": _quote_boundary(wish.part, side)}
+    values = {"words": str(summary_word_limit(most)), "where": _quote_boundary(request.part, side)}
     body, _, closing = fill_summary_prompt(name, values).rpartition("\n\n")
     parts = [body]
     parts += (
         [UNATTENDED_NOTE] if not agent.permissions.is_attended and agent.team.birth is None else []
     )
-    parts += [f"Give most room to: {wish.focus}"] if wish.focus else []
-    parts += [f"The user's hooks add:\n{text}" for text in wish.hooks]
+    parts += [f"Give most room to: {request.focus}"] if request.focus else []
+    parts += [f"The user's hooks add:\n{text}" for text in request.hooks]
     return "\n\n".join((*parts, closing))
 
 

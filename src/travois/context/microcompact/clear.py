@@ -104,18 +104,18 @@ def clear_instead_of_compacting(agent: Agent) -> bool:
     return True
 
 
-def _apply_clearing(agent: Agent, found: ClearingPlan, *, why: str) -> None:
+def _apply_clearing(agent: Agent, plan: ClearingPlan, *, why: str) -> None:
     """Store the tool results to clear, log the clearing, and report it in one line."""
     view = agent.session.view
-    size, freed = context_tokens(view), round(found.freed * token_ratio(view))
-    fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
-    paths = _store_results(agent, found.calls)
-    if found.where == "server":
-        _clear_on_server(agent, paths, inputs=found.inputs)
+    size, freed = context_tokens(view), round(plan.freed * token_ratio(view))
+    fresh = {*plan.calls, *plan.inputs} - {*view.cleared, *view.cleared_inputs}
+    paths = _store_results(agent, plan.calls)
+    if plan.where == "server":
+        _clear_on_server(agent, paths, inputs=plan.inputs)
     else:
         _clear_locally(agent, paths)
-        _clear_inputs(agent, found.inputs)
-    many = f"{len(fresh)} old tool {'result' if found.calls else 'input'}"
+        _clear_inputs(agent, plan.inputs)
+    many = f"{len(fresh)} old tool {'result' if plan.calls else 'input'}"
     many += "" if len(fresh) == 1 else "s"
     sizes = f"{format_tokens(size)} → {format_tokens(max(0, size - freed))} tokens"
     agent.session.emit(UserWarned(f"Cleared {many} {why}: {sizes}. The full text is kept on disk."))

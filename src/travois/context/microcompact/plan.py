@@ -139,7 +139,7 @@ def is_clearable_tool(name: str) -> bool:
     return plain in CLEARABLE_TOOLS and not name.startswith("mcp__")
 
 
-def clearing_pays(view: View, found: ClearingPlan, *, now: ClearingConditions) -> bool:
+def clearing_pays(view: View, plan: ClearingPlan, *, now: ClearingConditions) -> bool:
     """Return whether rewriting the cache after the first cleared result pays off in time.
 
     A session is assumed to last as long again as it has lasted; the compaction that would otherwise
@@ -148,8 +148,8 @@ def clearing_pays(view: View, found: ClearingPlan, *, now: ClearingConditions) -
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
     left = min(replies, (now.limit - now.size) / growth)
-    tail = _tokens_after(view.items, {*found.calls, *found.inputs}) - found.freed
-    return left >= (now.write - now.read) * tail / (now.read * found.freed)
+    tail = _tokens_after(view.items, {*plan.calls, *plan.inputs}) - plan.freed
+    return left >= (now.write - now.read) * tail / (now.read * plan.freed)
 
 
 def _tokens_after(items: Sequence[ViewItem], gone: set[str]) -> int:

@@ -119,12 +119,12 @@ def update_notes_if_due(agent: Agent) -> None:
     agent.runtime.background(update)
 
 
-async def _update_notes(agent: Agent, held: SessionNotes) -> None:
+async def _update_notes(agent: Agent, notes: SessionNotes) -> None:
     """Ask the model to edit the session notes, log the result and write the file."""
     session = agent.session
     covers, size = session.seq, context_tokens(session.view)
     text = await ask_for_notes_update(
-        agent, held.text, path=notes_path(agent), budget=notes_budget(agent)
+        agent, notes.text, path=notes_path(agent), budget=notes_budget(agent)
     )
     if text:
         session.append(
@@ -202,14 +202,14 @@ async def wait_for_notes_update(agent: Agent, *, patience: float = UPDATE_WAIT_S
             await agent.turn.notes.done.wait()
 
 
-def _measure_progress(view: View, since: int, held: SessionNotes, *, limit: int) -> NotesProgress:
+def _measure_progress(view: View, since: int, notes: SessionNotes, *, limit: int) -> NotesProgress:
     """Measure how far the conversation has grown since the session notes were updated."""
     fresh = [item.fact for item in view.items if item.seq > since]
     replies = [fact for fact in fresh if isinstance(fact, Assistant)]
     return NotesProgress(
         grown=round(sum(map(fact_tokens, fresh)) * token_ratio(view)),
         left=limit - context_tokens(view),
-        first=not held.text,
+        first=not notes.text,
         calls=sum(len(extract_calls(reply.content)) for reply in replies),
         paused=bool(replies) and not extract_calls(replies[-1].content),
     )

@@ -129,7 +129,7 @@ def _question_json(choice: Choice) -> Json:
 
 
 def build_host_listeners(
-    desk: HostConnection, hooks: Mapping[str, tuple[HostHookMatcher, ...]]
+    connection: HostConnection, hooks: Mapping[str, tuple[HostHookMatcher, ...]]
 ) -> Iterator[Listener]:
     """Yield a listener for each of the client's hooks whose event exists here."""
     for event, matchers in hooks.items():
@@ -137,7 +137,7 @@ def build_host_listeners(
             for id in matcher.hook_callback_ids:
                 yield Listener(
                     event,
-                    partial(_call_host_hook, desk, id),
+                    partial(_call_host_hook, connection, id),
                     matcher=_check_matcher(matcher.matcher or ""),
                     timeout=matcher.timeout or CALLBACK_TIMEOUT_SECONDS,
                     on_failure="continue" if matcher.on_failure in (None, "continue") else "block",
@@ -161,9 +161,9 @@ def _check_matcher(matcher: str) -> str:
     return matcher
 
 
-async def _call_host_hook(desk: HostConnection, id: str, told: dict[str, Any]) -> object:
+async def _call_host_hook(connection: HostConnection, id: str, told: dict[str, Any]) -> object:
     body = {"callback_id": id, "input": told, "tool_use_id": told.get("tool_use_id")}
-    return msgspec.json.decode(await desk.request("hook_callback", body))
+    return msgspec.json.decode(await connection.request("hook_callback", body))
 
 
 # The permission prompt tool.

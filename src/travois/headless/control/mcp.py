@@ -73,13 +73,13 @@ class HostMcpError(Exception):
 class HostMcpServer:
     """An MCP server in the client."""
 
-    def __init__(self, desk: HostConnection, name: str) -> None:
+    def __init__(self, connection: HostConnection, name: str) -> None:
         self.name = name
         self.status = "pending"
         self.error = ""
         self.info: JsonObject = {}
         self.offers: tuple[McpToolOffer, ...] = ()
-        self._desk = desk
+        self._connection = connection
         self._count = 0
         self._meta: JsonObject = {}
 
@@ -154,7 +154,7 @@ class HostMcpServer:
         id = self._count
         body = self._build_message(method, params) | {"id": id}
         try:
-            answer = await self._desk.request("mcp_message", self._wrap_message(body))
+            answer = await self._connection.request("mcp_message", self._wrap_message(body))
         except anyio.get_cancelled_exc_class():
             self._notify("notifications/cancelled", {"requestId": id, "reason": "stopped"})
             raise
@@ -164,7 +164,9 @@ class HostMcpServer:
         return reply.result
 
     def _notify(self, method: str, params: JsonObject) -> None:
-        self._desk.notify("mcp_message", self._wrap_message(self._build_message(method, params)))
+        self._connection.notify(
+            "mcp_message", self._wrap_message(self._build_message(method, params))
+        )
 
     def _build_message(self, method: str, params: JsonObject) -> JsonObject:
         meta: JsonObject = {"_meta": self._meta} if self._meta else {}
@@ -189,10 +191,10 @@ def find_host_servers(configs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def connect_host_servers(
-    desk: HostConnection, wanted: tuple[str, ...]
+    connection: HostConnection, wanted: tuple[str, ...]
 ) -> dict[str, HostMcpServer]:
     """Connect to all the client's MCP servers at once; failures show in their status."""
-    servers = {name: HostMcpServer(desk, name) for name in dict.fromkeys(wanted)}
+    servers = {name: HostMcpServer(connection, name) for name in dict.fromkeys(wanted)}
     async with anyio.create_task_group() as group:
         for server in servers.values():
             group.start_soon(server.connect)

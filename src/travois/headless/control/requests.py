@@ -67,7 +67,7 @@ async def answer_list_models(driven: DrivenSession, request: ControlRequest) -> 
 def list_reachable_models(driven: DrivenSession) -> list[Json]:
     """List the models for the client: the current one and those with an API key."""
     _, loaded = load_workspace(driven.options)
-    among, own = serving.model_catalog(loaded), driven.session.crew.model
+    among, own = serving.model_catalog(loaded), driven.session.runtime.model
     found: dict[str, Json] = {own.name: _model_json(own)}
     for name in among.models:
         model = catalog.resolve_model(name, os.environ, among=among)
@@ -106,20 +106,20 @@ async def answer_list_agents(driven: DrivenSession, request: ControlRequest) -> 
 
 def agent_types_json(driven: DrivenSession) -> list[Json]:
     """Build the JSON of each agent type with its description for the client."""
-    agents = driven.session.crew.agent.team.children
+    agents = driven.session.runtime.agent.team.children
     known = agents.kinds.items() if agents is not None else ()
     return [{"name": name, "description": what} for name, what in known]
 
 
 async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Answer a control request to reload skills; they are reread before every turn."""
-    known = list_available_skills(driven.session.crew.agent).skills
+    known = list_available_skills(driven.session.runtime.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
 async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Answer a control request for the permission rules in force with their sources."""
-    known = driven.session.crew.agent.permissions.guard.rules
+    known = driven.session.runtime.agent.permissions.guard.rules
     return {
         "rules": [
             {"behavior": rule.effect, "rule": rule.text, "source": rule.origin} for rule in known
@@ -147,7 +147,7 @@ async def answer_update_settings(driven: DrivenSession, request: ControlRequest)
         why = f"a running session accepts only {', '.join(sorted(CHANGEABLE_SETTINGS))}"
         raise UserError(f"{', '.join(strange)} cannot be changed", why=why)
     effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
-    agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
+    agent, guard = driven.session.runtime.agent, driven.session.runtime.agent.permissions.guard
     for effect in RULE_EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
         specs = tuple(
@@ -224,13 +224,13 @@ async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest)
     stat = await env.files.stat(path)
     if stat is None or int(stat.modified * 1000) > request.mtime:
         raise UserError(f"{path} has changed since", fix="Let the model read it.")
-    driven.session.crew.agent.session.append(Changed(f"seen:{path}", content_digest(data)))
+    driven.session.runtime.agent.session.append(Changed(f"seen:{path}", content_digest(data)))
     return {}
 
 
 async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEnv, int]:
     """Return a file of a control request that Read may open, its environment and its size."""
-    agent = driven.session.crew.agent
+    agent = driven.session.runtime.agent
     asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
     ready = parse_call(agent, asked)
     if isinstance(ready, InvalidCall):
@@ -247,14 +247,14 @@ async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEn
 
 async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Answer the `initialize` control request with a description of the session."""
-    crew = driven.session.crew
+    runtime = driven.session.runtime
     return {
         "commands": list_custom_commands(driven),
         "agents": agent_types_json(driven),
-        "output_style": crew.style,
+        "output_style": runtime.style,
         **await _answer_output_styles(driven, request),
         "models": list_reachable_models(driven),
-        "account": {"apiKeySource": crew.key_source},
+        "account": {"apiKeySource": runtime.key_source},
         "pid": os.getpid(),
         "hooks_applied": True,
         "hook_on_failure_supported": True,
@@ -275,7 +275,7 @@ async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> J
 async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Switch the permission mode for a control request."""
     driven.session.enter(request.mode)
-    mode = driven.session.crew.agent.permissions.guard.mode
+    mode = driven.session.runtime.agent.permissions.guard.mode
     return {"mode": HOOK_MODE_NAMES.get(mode, mode)}
 
 
@@ -283,7 +283,7 @@ async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> J
     """Switch the model; during a turn, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
-    async with fire_model_switch(driven.session.crew.agent, wanted, source="host"):
+    async with fire_model_switch(driven.session.runtime.agent, wanted, source="host"):
         await driven.switch_model(wanted)
     return {}
 
@@ -298,7 +298,7 @@ async def _answer_set_thinking(driven: DrivenSession, request: ControlRequest) -
 
 async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Answer a control request for the context window's use by category."""
-    session, card = driven.session.crew.agent.session, driven.session.crew.model
+    session, card = driven.session.runtime.agent.session, driven.session.runtime.model
     window = break_down_window(
         session.view, session.history(), cache=session.cache, now=time.time()
     )
@@ -326,15 +326,15 @@ async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) 
 
 
 async def _answer_cost(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    return {"total_cost_usd": driven.session.crew.agent.session.dollars}
+    return {"total_cost_usd": driven.session.runtime.agent.session.dollars}
 
 
 async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Reload plugins' commands and skills for a control request; nothing else changes."""
-    crew, (place, loaded) = driven.session.crew, load_workspace(driven.options)
+    runtime, (place, loaded) = driven.session.runtime, load_workspace(driven.options)
     driven.run.commands, notices = custom.compose_commands(driven.options)
-    crew.agent.use_skills(skilled.compose_skills(place, loaded, driven.options))
-    crew.plugins = loaded.plugins
+    runtime.agent.use_skills(skilled.compose_skills(place, loaded, driven.options))
+    runtime.plugins = loaded.plugins
     return {
         "commands": list_custom_commands(driven),
         "agents": agent_types_json(driven),
@@ -346,7 +346,7 @@ async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest)
 
 async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Stop a background agent or process for a control request."""
-    agent, id = driven.session.crew.agent, request.task_id
+    agent, id = driven.session.runtime.agent, request.task_id
     if agent.team.children is not None and id in agent.team.children.reports():
         await agent.team.children.stop(id)
         return {}
@@ -360,13 +360,13 @@ async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> J
 
 
 async def _answer_rename(driven: DrivenSession, request: ControlRequest) -> JsonObject:
-    driven.session.crew.agent.session.append(Changed("name", request.title))
+    driven.session.runtime.agent.session.append(Changed("name", request.title))
     return {}
 
 
 async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Restore the files before a user message, for a control request."""
-    agent = driven.session.crew.agent
+    agent = driven.session.runtime.agent
     if driven.session.running:
         raise UserError("A turn is running", fix="Interrupt it first.")
     if not isinstance(agent.world.snapshots, Snapshots):

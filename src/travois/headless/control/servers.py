@@ -39,13 +39,13 @@ HOST_SERVER_TOO_LATE = "SDK servers must be named when the session starts"
 
 async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> JsonObject:
     """Answer a control request for the status of all MCP servers."""
-    loan = driven.session.crew.loan
+    mcp_servers = driven.session.runtime.mcp_servers
     waiting: list[Json] = [
         {"name": name, "status": "pending", "error": "approve it with `travois mcp approve`"}
-        for name in loan.waiting
+        for name in mcp_servers.waiting
     ]
     own = [server.full_status() for server in driven.servers.values()]
-    return {"mcpServers": [*own, *(_connection_json(link) for link in loan.links), *waiting]}
+    return {"mcpServers": [*own, *(_connection_json(link) for link in mcp_servers.links), *waiting]}
 
 
 def _connection_json(link: McpConnection) -> JsonObject:
@@ -101,7 +101,7 @@ async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> JsonO
 
 def _find_driven_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnection:
     """Find an MCP server by name for a control request; raise `UserError` if there is none."""
-    links = {link.server.name: link for link in driven.session.crew.loan.links}
+    links = {link.server.name: link for link in driven.session.runtime.mcp_servers.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:
         raise UserError(f"There is no MCP server {name!r}")
@@ -138,34 +138,36 @@ async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> 
 
 def _reason_not_to_add(driven: DrivenSession, name: str, tree: object) -> str:
     """Return why an MCP server cannot be added by the client; empty if it can."""
-    loan = driven.session.crew.loan
+    mcp_servers = driven.session.runtime.mcp_servers
     if as_object(tree).get("type") == "sdk":
         return HOST_SERVER_TOO_LATE
     # The first server adds the MCP tools to the head, which must not change within a turn.
-    if loan.lending is None and driven.session.running:
+    if mcp_servers.tools is None and driven.session.running:
         return NO_SERVERS_AT_START
-    return NAME_TAKEN if name in (link.server.name for link in loan.links) else ""
+    return NAME_TAKEN if name in (link.server.name for link in mcp_servers.links) else ""
 
 
 def _start_servers(
     driven: DrivenSession, trees: JsonObject, errors: dict[str, str]
 ) -> Iterable[McpConnection]:
     """Start the client's MCP servers in the background; record why others cannot be used."""
-    crew = driven.session.crew
-    assert crew.agent.runtime.background is not None
+    runtime = driven.session.runtime
+    assert runtime.agent.runtime.background is not None
     place, loaded = load_workspace(driven.options)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
     listed = mcp.find_configured_servers(
         place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True)
     )
-    if crew.loan.lending is None and listed.servers:
-        begun = mcp.add_mcp_to_session(crew.agent, place, loaded)
-        crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
-    made = mcp.add_mcp_servers(crew.loan, listed.servers) if listed.servers else ()
+    if runtime.mcp_servers.tools is None and listed.servers:
+        begun = mcp.add_mcp_to_session(runtime.agent, place, loaded)
+        runtime.mcp_servers = replace(
+            begun, waiting=runtime.mcp_servers.waiting, notices=runtime.mcp_servers.notices
+        )
+    made = mcp.add_mcp_servers(runtime.mcp_servers, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
-        crew.agent.runtime.background(partial(_keep_connection, link, scope))
-    crew.loan = replace(crew.loan, links=(*crew.loan.links, *made))
+        runtime.agent.runtime.background(partial(_keep_connection, link, scope))
+    runtime.mcp_servers = replace(runtime.mcp_servers, links=(*runtime.mcp_servers.links, *made))
     names = {link.server.name for link in made}
     lost = [name for name in trees if name not in names]
     errors |= {name: "; ".join(listed.notices) or "invalid configuration" for name in lost}
@@ -179,9 +181,9 @@ async def _keep_connection(link: McpConnection, scope: anyio.CancelScope) -> Non
 
 def _remove_server(driven: DrivenSession, name: str) -> None:
     """Stop an MCP server for a control request; the model is told that its tools are gone."""
-    crew = driven.session.crew
+    runtime = driven.session.runtime
     driven.added.pop(name).cancel()
-    for link in crew.loan.links:
+    for link in runtime.mcp_servers.links:
         link.on = link.on and link.server.name != name
-    left = tuple(link for link in crew.loan.links if link.server.name != name)
-    crew.loan = replace(crew.loan, links=left)
+    left = tuple(link for link in runtime.mcp_servers.links if link.server.name != name)
+    runtime.mcp_servers = replace(runtime.mcp_servers, links=left)

@@ -63,7 +63,7 @@ class ControlSession:
 
     def __init__(self, args: Namespace, run: HeadlessRun) -> None:
         self.run = run
-        self.desk = HostConnection(print_json_line)
+        self.connection = HostConnection(print_json_line)
         self.options = Options()
         self.servers: dict[str, mcp.HostMcpServer] = {}
         self.added: dict[str, anyio.CancelScope] = {}
@@ -113,7 +113,7 @@ class ControlSession:
 
     def _open_transcript_mirror(self, stack: AsyncExitStack) -> Callable[[], None]:
         """Return a function that sends what is new to the host's session store."""
-        agent = self.session.crew.agent
+        agent = self.session.runtime.agent
         events = stack.enter_context(agent.session.watch())
         frames = transcript_frames.TranscriptFrames(
             self.session.id,
@@ -146,14 +146,14 @@ class ControlSession:
         _, greeting = self._greeted or ("", DEFAULT_GREETING)
         self.options = options = _options_with_greeting(options_from_args(self._args), greeting)
         wanted = (*mcp.find_host_servers(options.mcp), *(greeting.sdk_mcp_servers or ()))
-        self.servers = await mcp.connect_host_servers(self.desk, wanted)
+        self.servers = await mcp.connect_host_servers(self.connection, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
         self.run.apply_greeting(schema=schema, forward=bool(greeting.forward_subagent_text))
         self.run.brought = lambda: {"mcp_servers": self._mcp_servers_json()}
         shape, hooks = self.run.shape, greeting.hooks or {}
         own = (shape.tool,) if shape else ()
         ears = shape.listeners if shape else ()
-        heard = (*ears, *build_host_listeners(self.desk, hooks))
+        heard = (*ears, *build_host_listeners(self.connection, hooks))
         for notice in describe_unknown_events(hooks):
             write_stderr(f"travois: {notice}\n")
         tools = (*own, *mcp.list_host_tools(self.servers.values()))
@@ -163,20 +163,20 @@ class ControlSession:
         """Return who answers questions: the client, an MCP tool, or nobody."""
         match self._args.permission_prompt_tool:
             case "stdio" if self._args.permission_prompts != "none":
-                return HostUser(partial(self.desk.request, PERMISSION_REQUEST))
+                return HostUser(partial(self.connection.request, PERMISSION_REQUEST))
             case "stdio" | "":
                 return None
             case tool:
-                return HostUser(PermissionPromptTool(tool, lambda: self.session.crew.agent).ask)
+                return HostUser(PermissionPromptTool(tool, lambda: self.session.runtime.agent).ask)
 
     def _mcp_servers_json(self) -> list[Json]:
         """Return the status of configured and SDK servers."""
         own = [server.brief_status() for server in self.servers.values()]
-        return [*list_server_statuses(self.session.crew.loan), *own]
+        return [*list_server_statuses(self.session.runtime.mcp_servers), *own]
 
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session
-        for notice in session.crew.notices:
+        for notice in session.runtime.notices:
             write_stderr(f"travois: {notice}\n")
         group.start_soon(self._answer_all, group)
         while (line := await self._next_message()) is not None:
@@ -193,7 +193,7 @@ class ControlSession:
                     write_stderr(f"travois: {line.why}\n")
                 else:
                     self._route(line)
-        self.desk.close()
+        self.connection.close()
         self._prompts[0].close()
         self._begun.set()
         await self._watch_reader()
@@ -215,7 +215,7 @@ class ControlSession:
 
     def _resolve_response(self, line: InputLine) -> None:
         try:
-            self.desk.resolve(msgspec.json.decode(line.response, type=ControlResponse))
+            self.connection.resolve(msgspec.json.decode(line.response, type=ControlResponse))
         except msgspec.DecodeError as error:
             print_json_line(_control_error_response(line.request_id, f"invalid response: {error}"))
 
@@ -287,7 +287,7 @@ class ControlSession:
             )
         except anyio.WouldBlock:
             pass
-        agents = self.session.crew.agent.session.running
+        agents = self.session.runtime.agent.session.running
         self.run.report_state("running" if agents else "idle")
         found: list[InputLine] = []
         async with anyio.create_task_group() as group:
@@ -297,7 +297,7 @@ class ControlSession:
                     found.append(prompt_input.EMPTY_LINE)
                     group.cancel_scope.cancel()
 
-            if agents or self.session.crew.agent.session.jobs:
+            if agents or self.session.runtime.agent.session.jobs:
                 group.start_soon(wake_on_news)
             try:
                 found.insert(0, await self._prompts[1].receive())
@@ -311,7 +311,9 @@ class ControlSession:
         self.run.report_state("running")
         try:
             await self._apply_changes()
-            prompt = prompt_input.parse_message_content(line, self.session.crew.agent.world.blobs)
+            prompt = prompt_input.parse_message_content(
+                line, self.session.runtime.agent.world.blobs
+            )
             if not line.client_composed:
                 prompt = await commands.expand_typed_command(
                     self.session, self.run.commands, prompt
@@ -320,7 +322,7 @@ class ControlSession:
             self.run.report_unstarted_turn(self.session, str(fault))
             return
         if await self.run.run_turn(self.session, prompt, given=line.uuid or "") and line.uuid:
-            self.said[line.uuid] = self.session.crew.agent.session.prompted
+            self.said[line.uuid] = self.session.runtime.agent.session.prompted
 
 
 def _options_with_greeting(options: Options, greeting: ControlRequest) -> Options:

@@ -123,15 +123,15 @@ class ChangeDraft(msgspec.Struct, frozen=True):
         )
         return "\n".join(filter(None, shown))
 
-    def to_result(self, done: AppliedChanges) -> DreamResult:
+    def to_result(self, changes: AppliedChanges) -> DreamResult:
         """Build the result of the consolidation."""
         return DreamResult(
-            id=done.id,
+            id=changes.id,
             steps=tuple(step.why for step in self.plan.steps),
             files=self.memory_keys,
             refused=self.plan.refused,
             proposed=tuple(step.why for step in self.plan.held),
-            diff=done.diff,
+            diff=changes.diff,
         )
 
 

@@ -168,7 +168,7 @@ def check_dream_conditions(
     return seen
 
 
-def claim_dream(folder: Path, dream: str, *, seen: DreamLockState) -> DreamLock | None:
+def claim_dream(folder: Path, dream: str, *, state: DreamLockState) -> DreamLock | None:
     """Claim a consolidation if nothing changed since `seen`; None if another process did."""
     path = folder / LOCK_FILE
     try:
@@ -177,13 +177,13 @@ def claim_dream(folder: Path, dream: str, *, seen: DreamLockState) -> DreamLock 
         raise blobs.make_storage_error(
             "Memories cannot be consolidated", error, path=path
         ) from error
-    night = _try_claim(path, fd, dream, seen=seen)
+    night = _try_claim(path, fd, dream, state=state)
     if night is None:
         os.close(fd)
     return night
 
 
-def _try_claim(path: Path, fd: int, dream: str, *, seen: DreamLockState) -> DreamLock | None:
+def _try_claim(path: Path, fd: int, dream: str, *, state: DreamLockState) -> DreamLock | None:
     """Try to take the lock of memory consolidation; None if another process has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,7 +196,7 @@ def _try_claim(path: Path, fd: int, dream: str, *, seen: DreamLockState) -> Drea
                 "Memories cannot be consolidated", error, path=path
             ) from error
         pause = CLAIM_RACE_SECONDS
-    if (current := _read_lock_file(fd)) != seen or current.is_running(time.time()):
+    if (current := _read_lock_file(fd)) != state or current.is_running(time.time()):
         return None
     claim = DreamClaim(lock.describe_this_process(), dream, current.last_stamp)
     _write_claim(fd, claim)

@@ -100,28 +100,28 @@ def parse_option_spec(line: str) -> OptionSpec:
     return OptionSpec(short, long, operands, frozenset(words) - set(operands))
 
 
-def parse_options(wanted: OptionSpec, words: tuple[ShellWord, ...]) -> ParsedOptions:
+def parse_options(option: OptionSpec, words: tuple[ShellWord, ...]) -> ParsedOptions:
     """Parse a call into options and operands; raise `UnsafeArguments` for an unknown option."""
-    if "asked" in wanted.marks and not words:
+    if "asked" in option.marks and not words:
         raise UnsafeArguments("without arguments it is not read-only")
     options: list[tuple[str, ShellWord | None]] = []
     operands: list[ShellWord] = []
-    rest = iter(() if "words" in wanted.marks else words)
-    operands += words if "words" in wanted.marks else ()
+    rest = iter(() if "words" in option.marks else words)
+    operands += words if "words" in option.marks else ()
     for word in rest:
         if word.value == "--":
             operands += rest
-        elif not _is_option(word, wanted):
+        elif not _is_option(word, option):
             operands.append(word)
         elif word.text.startswith("--"):
-            options.append(_parse_long_option(word, wanted, rest))
+            options.append(_parse_long_option(word, option, rest))
         else:
-            options += _parse_short_options(word, wanted, rest)
+            options += _parse_short_options(word, option, rest)
     return ParsedOptions(tuple(options), tuple(operands))
 
 
 def strip_leading_options(
-    wanted: OptionSpec, words: tuple[ShellWord, ...]
+    option: OptionSpec, words: tuple[ShellWord, ...]
 ) -> tuple[ShellWord, ...]:
     """Return the words after a wrapper's own options, which are the command it runs."""
     rest = iter(words)
@@ -133,35 +133,35 @@ def strip_leading_options(
         if len(word.text) < 2 or word.text[0] != "-":
             return (word, *rest)
         if word.text.startswith("--"):
-            _parse_long_option(word, wanted, rest)
+            _parse_long_option(word, option, rest)
         else:
-            list(_parse_short_options(word, wanted, rest))
+            list(_parse_short_options(word, option, rest))
     return ()
 
 
-def _is_option(word: ShellWord, wanted: OptionSpec) -> bool:
+def _is_option(word: ShellWord, option: OptionSpec) -> bool:
     """Return whether a word is a permitted option; raises if it might be an unknown one."""
     if word.kind == "plain":
         return len(word.text) > 1 and word.text[0] == "-"
     if word.kind == "glob" and word.text[0] != "-":
-        if word.text[0] in "*?[" and "tame" not in wanted.marks:
+        if word.text[0] in "*?[" and "tame" not in option.marks:
             raise UnsafeArguments("a file name that begins with a dash would be an option")
         return False
     if word.text and word.text[0] != "-":
         return False
     if word.kind == "glob" and re.match(r"--[a-z-]+=", word.text):
         return True
-    if word.kind == "open" and wanted.operands == ("text*",) and "tame" in wanted.marks:
+    if word.kind == "open" and option.operands == ("text*",) and "tame" in option.marks:
         return False
     raise UnsafeArguments("an expansion may produce an option")
 
 
 def _parse_long_option(
-    word: ShellWord, wanted: OptionSpec, rest: Iterator[ShellWord]
+    word: ShellWord, option: OptionSpec, rest: Iterator[ShellWord]
 ) -> tuple[str, ShellWord | None]:
     """Parse a `--name` or `--name=value` of a read-only program; raise if it is not permitted."""
     name, equals, value = word.text.partition("=")
-    kind = wanted.long.get(name)
+    kind = option.long.get(name)
     if kind is None:
         raise UnsafeArguments(f"{name} is not a known read-only option")
     if equals:
@@ -172,18 +172,18 @@ def _parse_long_option(
 
 
 def _parse_short_options(
-    word: ShellWord, wanted: OptionSpec, rest: Iterator[ShellWord]
+    word: ShellWord, option: OptionSpec, rest: Iterator[ShellWord]
 ) -> Iterator[tuple[str, ShellWord | None]]:
     """Parse a word of short options such as `-abn5`; raise if one of them is not permitted."""
     text = word.text
     name, equals, value = text.partition("=")
-    if name in wanted.long:
+    if name in option.long:
         yield name, ShellWord(value) if equals else None
         return
-    if NUMBER_OPTION.fullmatch(text) and "number" in wanted.marks:
+    if NUMBER_OPTION.fullmatch(text) and "number" in option.marks:
         return
     for at, letter in enumerate(text[1:], 2):
-        kind = wanted.short.get(letter)
+        kind = option.short.get(letter)
         if kind is None:
             raise UnsafeArguments(f"-{letter} is not a known read-only option")
         if kind == "maybe":

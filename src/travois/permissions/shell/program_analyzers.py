@@ -105,27 +105,27 @@ def _join_options(options: str) -> str:
     return " ".join(options.split())
 
 
-def _check_known_operands(given: ParsedOptions) -> None:
-    if any(word.kind == "open" for word in given.operands):
+def _check_known_operands(options: ParsedOptions) -> None:
+    if any(word.kind == "open" for word in options.operands):
         raise UnsafeArguments("an argument is only known at run time")
 
 
-def _check_git_listing(name: str, given: ParsedOptions) -> None:
+def _check_git_listing(name: str, options: ParsedOptions) -> None:
     """Raise if a git command that can list, such as `git branch`, would change something."""
-    first = given.operands[0].text if given.operands else ""
+    first = options.operands[0].text if options.operands else ""
     if name in GIT_LISTING_WORDS and first not in GIT_LISTING_WORDS[name]:
         raise UnsafeArguments(f"git {name} {first} is not a known read-only command")
     if name == "config":
-        _check_git_config_read(given)
-    if name in ("branch", "tag") and given.operands and not _has_listing_option(given):
+        _check_git_config_read(options)
+    if name in ("branch", "tag") and options.operands and not _has_listing_option(options):
         raise UnsafeArguments(f"git {name} creates one with this name")
 
 
-def _has_listing_option(given: ParsedOptions) -> bool:
+def _has_listing_option(options: ParsedOptions) -> bool:
     """Return whether `git branch` or `git tag` has an option that makes it only list."""
     return any(
         option in GIT_LISTING_OPTIONS or option.startswith(GIT_FILTER_OPTIONS)
-        for option, _ in given.options
+        for option, _ in options.options
     )
 
 
@@ -140,43 +140,44 @@ def reads_git_config(words: tuple[ShellWord, ...]) -> bool:
     return True
 
 
-def _check_git_config_read(given: ParsedOptions) -> None:
+def _check_git_config_read(options: ParsedOptions) -> None:
     """Raise unless the call reads settings: a name alone reads, a second word sets."""
     asked = {"-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch"}
-    first = given.operands[0].text if given.operands else ""
-    if any(option in asked for option, _ in given.options) or first in ("list", "get"):
+    first = options.operands[0].text if options.operands else ""
+    if any(option in asked for option, _ in options.options) or first in ("list", "get"):
         return
-    if len(given.operands) == 1 and "." in first and given.operands[0].kind == "plain":
+    if len(options.operands) == 1 and "." in first and options.operands[0].kind == "plain":
         return
     raise UnsafeArguments("git config sets a value")
 
 
-def _check_git_operands(given: ParsedOptions, wanted: OptionSpec) -> None:
+def _check_git_operands(options: ParsedOptions, option: OptionSpec) -> None:
     """Raise if git operands do more than read, or a format option runs a program."""
-    endless = any(kind.endswith("*") for kind in wanted.operands)
-    if len(given.operands) > len(wanted.operands) and not endless:
+    endless = any(kind.endswith("*") for kind in option.operands)
+    if len(options.operands) > len(option.operands) and not endless:
         raise UnsafeArguments(
-            f"the git argument {given.operands[-1].text!r} is not known to be read-only"
+            f"the git argument {options.operands[-1].text!r} is not known to be read-only"
         )
     if any(
-        value is not None and SIGNATURE_PLACEHOLDER.search(value.text) for _, value in given.options
+        value is not None and SIGNATURE_PLACEHOLDER.search(value.text)
+        for _, value in options.options
     ):
         raise UnsafeArguments("git would run a program to check signatures")
 
 
 def _git_option_files(
-    given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
+    options: ParsedOptions, option: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
     """Yield the files that a read-only git call's options read."""
-    for name, value in given.options:
-        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+    for name, value in options.options:
+        kind = option.long.get(name) or option.short.get(name[1:])
         if kind == "file" and value is not None:
             yield from read_accesses(value, place)
 
 
-def _git_operand_paths(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+def _git_operand_paths(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     """Yield the paths among a read-only git call's operands, also after a revision."""
-    for word in given.operands:
+    for word in options.operands:
         path = word.text.rpartition(":")[2]
         if path and ("/" in path or "." in path or word.kind == "glob"):
             yield from read_accesses(ShellWord(path, word.kind), place)
@@ -346,8 +347,8 @@ def analyze_sed(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Acce
     return tuple(access for word in operands for access in touch(word, place))
 
 
-def _first_operand(given: ParsedOptions) -> ShellWord | None:
-    return given.operands[0] if given.operands else None
+def _first_operand(options: ParsedOptions) -> ShellWord | None:
+    return options.operands[0] if options.operands else None
 
 
 def _known_script(word: ShellWord | None, what: str) -> str:
@@ -422,12 +423,12 @@ def _strip_awk_literals(program: str) -> str:
     return AWK_CONTINUED.sub(r"\1 ", code)
 
 
-def _awk_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+def _awk_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     """Yield the files that an awk call reads; raise if a variable is only known at run time."""
-    for name, value in given.options:
+    for name, value in options.options:
         if name in ("-v", "--assign") and (value is None or value.value is None):
             raise UnsafeArguments("an awk variable is only known at run time")
-    for word in given.operands[1:]:
+    for word in options.operands[1:]:
         if "=" in word.text and word.text.partition("=")[0].isidentifier():
             continue
         yield from read_accesses(word, place)

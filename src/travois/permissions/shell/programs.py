@@ -297,14 +297,14 @@ def _analyze_unwrapped(argv: tuple[ShellWord, ...], place: ProgramPlace) -> Comm
 
 
 def _analyze_listed_program(
-    argv: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
+    argv: tuple[ShellWord, ...], option: OptionSpec, place: ProgramPlace
 ) -> CommandStep:
     """Analyze a call of a program in the tables of read-only and editing programs."""
     try:
-        given = parse_options(wanted, argv[1:])
-        accesses = tuple(_listed_accesses(given, wanted, place))
+        given = parse_options(option, argv[1:])
+        accesses = tuple(_listed_accesses(given, option, place))
     except UnsafeArguments as refused:
-        if "tame" not in wanted.marks:
+        if "tame" not in option.marks:
             raise
         found = tuple(_accesses_of_unknown_program(argv[1:], place))
         return CommandStep(argv, "rule", str(refused), found, known=True)
@@ -317,42 +317,42 @@ def _analyze_listed_program(
 
 
 def _listed_accesses(
-    given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
+    options: ParsedOptions, option: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
     """Yield the files that a listed program reads and writes, from its options and operands."""
-    _check_values(given, wanted)
-    for name, value in given.options:
-        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+    _check_values(options, option)
+    for name, value in options.options:
+        kind = option.long.get(name) or option.short.get(name[1:])
         if value is not None and kind == "file":
             yield from read_accesses(value, place)
-    kinds = list(wanted.operands)
-    given_pattern = given.has("-e", "-f", "--regexp", "--file", "--files", "--type-list")
-    if "pattern" in wanted.marks and given_pattern:
+    kinds = list(option.operands)
+    given_pattern = options.has("-e", "-f", "--regexp", "--file", "--files", "--type-list")
+    if "pattern" in option.marks and given_pattern:
         kinds = kinds[1:]
-    deep = "deep" in wanted.marks
+    deep = "deep" in option.marks
     files = 0
-    for kind, word in _classify_operands(kinds, given.operands, wanted):
+    for kind, word in _classify_operands(kinds, options.operands, option):
         files += kind == "file"
         if kind == "file":
             yield from read_accesses(word, place, deep=deep)
         elif kind == "write":
             yield from write_accesses(word, place)
-    recursive = "cwd" in wanted.marks or (deep and given.has("-r", "-R", "--recursive"))
+    recursive = "cwd" in option.marks or (deep and options.has("-r", "-R", "--recursive"))
     if not files and recursive:
         yield from read_accesses(ShellWord("."), place, deep=deep)
 
 
-def _check_values(given: ParsedOptions, wanted: OptionSpec) -> None:
+def _check_values(options: ParsedOptions, option: OptionSpec) -> None:
     """Raise for an argument that makes a listed program read or reach something else."""
-    if "response" in wanted.marks and any(_may_begin_with(word, "@") for word in given.operands):
+    if "response" in option.marks and any(_may_begin_with(word, "@") for word in options.operands):
         raise UnsafeArguments("an @file argument may add more arguments")
-    if "local" in wanted.marks:
-        files = "file*" in wanted.operands
-        values = [value for name, value in given.options if value is not None and name == "-i"]
-        filters = () if files else given.operands
+    if "local" in option.marks:
+        files = "file*" in option.operands
+        values = [value for name, value in options.options if value is not None and name == "-i"]
+        filters = () if files else options.operands
         if not all(NO_HOST_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
             raise UnsafeArguments("it may look up a host name")
-        if any(_may_begin_with(word, "+") for word in given.operands):
+        if any(_may_begin_with(word, "+") for word in options.operands):
             raise UnsafeArguments("an argument with a plus sign is an option")
 
 
@@ -362,14 +362,14 @@ def _may_begin_with(word: ShellWord, char: str) -> bool:
 
 
 def _classify_operands(
-    kinds: list[str], operands: tuple[ShellWord, ...], wanted: OptionSpec
+    kinds: list[str], operands: tuple[ShellWord, ...], option: OptionSpec
 ) -> Iterator[tuple[str, ShellWord]]:
     """Yield each operand of a listed program with its kind; raise if there are too many."""
     rest = list(kinds)
     for word in operands:
-        if "plus" in wanted.marks and word.text.startswith("+"):
+        if "plus" in option.marks and word.text.startswith("+"):
             continue
-        if "number-text" in wanted.marks and word.text.isdigit():
+        if "number-text" in option.marks and word.text.isdigit():
             continue
         if not rest:
             raise UnsafeArguments(f"the argument {word.text!r} is not known to be read-only")
@@ -383,20 +383,20 @@ def _classify_operands(
         yield kind.rstrip("*"), word
 
 
-def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+def _copy_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     """Yield the files that a `cp` command writes."""
-    if len(given.operands) < 2:
+    if len(options.operands) < 2:
         raise UnsafeArguments("cp has no target")
-    *sources, last = given.operands
+    *sources, last = options.operands
     yield from write_accesses(last, place)
     yield from _arriving_accesses(sources, last, place)
 
 
-def _move_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+def _move_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     """Yield the files that an `mv` command creates in its target folder."""
-    if len(given.operands) < 2:
+    if len(options.operands) < 2:
         raise UnsafeArguments("mv has no target")
-    *sources, last = given.operands
+    *sources, last = options.operands
     yield from _arriving_accesses(sources, last, place)
 
 
@@ -446,56 +446,56 @@ def _analyze_ruled_program(
 
 
 def _ordinary_call_accesses(
-    words: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
+    words: tuple[ShellWord, ...], option: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
     """Yield the accesses of a program called with ordinary options only."""
     values = [word.value for word in words]
-    if "passes" in wanted.marks and "--" in values:
+    if "passes" in option.marks and "--" in values:
         at = values.index("--")
         for name in _hazardous_options(words[at + 1 :]):
             raise UnsafeArguments(HAZARDOUS_OPTION_REASON.format(name))
         yield from _accesses_of_unknown_program(words[at + 1 :], place, careful=True)
         words = words[:at]
-    if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
+    if "dashed" in option.marks and not (words and words[0].text.startswith("-")):
         raise UnsafeArguments("its options have no dash")
-    given = parse_options(wanted, words)
+    given = parse_options(option, words)
     for word in given.operands:
         if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
             raise UnsafeArguments("an argument is only known at run time")
-    yield from _operand_accesses(given, wanted, place)
+    yield from _operand_accesses(given, option, place)
     for name, value in given.options:
-        kind = wanted.long.get(name) or wanted.short.get(name[1:])
-        _check_ordinary_value(name, value, wanted)
+        kind = option.long.get(name) or option.short.get(name[1:])
+        _check_ordinary_value(name, value, option)
         if kind == "file" and value is not None:
             yield from read_accesses(value, place)
         if kind == "name" and (value is None or not PLAIN_WORD.fullmatch(value.text)):
             raise UnsafeArguments(f"the value of {name} may be a file")
 
 
-def _check_ordinary_value(name: str, value: ShellWord | None, wanted: OptionSpec) -> None:
+def _check_ordinary_value(name: str, value: ShellWord | None, option: OptionSpec) -> None:
     """Raise if an option's value is a file or names something on another machine."""
     if value is None:
         return
-    if "values" in wanted.marks and FILE_VALUE.match(value.text):
+    if "values" in option.marks and FILE_VALUE.match(value.text):
         raise UnsafeArguments(f"the value of {name} may name a file")
-    if "archive" in wanted.marks and ":" in value.text and name in ("-f", "--file"):
+    if "archive" in option.marks and ":" in value.text and name in ("-f", "--file"):
         raise UnsafeArguments(f"the value of {name} may name another machine")
 
 
 def _operand_accesses(
-    given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
+    options: ParsedOptions, option: OptionSpec, place: ProgramPlace
 ) -> Iterator[Access]:
     """Yield accesses for the operands of an ordinary call that are paths."""
-    if "targets" in wanted.marks:
-        if any("=" in word.text for word in given.operands):
+    if "targets" in option.marks:
+        if any("=" in word.text for word in options.operands):
             raise UnsafeArguments("it sets a makefile variable")
         return
-    if "ip" in wanted.marks:
-        if len(given.operands) > 1 and given.operands[1].text not in ("show", "list", "ls"):
+    if "ip" in option.marks:
+        if len(options.operands) > 1 and options.operands[1].text not in ("show", "list", "ls"):
             raise UnsafeArguments("it changes the network")
         return
-    for kind, word in _classify_operands(list(wanted.operands), given.operands, wanted):
-        if LOCAL_SCHEMES.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
+    for kind, word in _classify_operands(list(option.operands), options.operands, option):
+        if LOCAL_SCHEMES.match(word.text) or ("remote" in option.marks and "::" in word.text):
             raise UnsafeArguments(f"{word.text} is not a plain file name")
         if kind == "file" and word.text[:1] in ("+", "@"):
             raise UnsafeArguments(f"{word.text} may be more than a file name")

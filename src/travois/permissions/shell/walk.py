@@ -54,9 +54,9 @@ MAX_LOOP_VALUES = 16
 class CommandWalker:
     """Collects the steps of a command; what is not understood is noted and searched."""
 
-    def __init__(self, text: str, start: StartFolder, work: WorkBudget, *, depth: int = 0) -> None:
+    def __init__(self, text: str, folder: StartFolder, work: WorkBudget, *, depth: int = 0) -> None:
         self.source = text.encode("utf-8", "replace")
-        self.start = start
+        self.start = folder
         self.work = work
         self.depth = depth
         self.heredocs: set[int] = set()

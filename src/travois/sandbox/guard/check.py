@@ -45,22 +45,22 @@ class CheckResult(msgspec.Struct, frozen=True):
     saved: SavedPath
 
 
-def check_protected_path(saved: SavedPath, rule: CheckRule, aside: SetAsideFolder) -> CheckResult:
+def check_protected_path(saved: SavedPath, rule: CheckRule, folder: SetAsideFolder) -> CheckResult:
     """Undo the changes to a guarded path that its rule forbids, and accept the others."""
     moved = tuple(
         ProtectedFileChange(_path_for_message(path, saved))
-        for path in restore_parents(saved, aside)
+        for path in restore_parents(saved, folder)
     )
     now = read_saved_tree(saved.path, saved)
     names = list(find_differences(saved.nodes, now))
     if rule == "config" and names == [b""] and _is_saved_file(now.get(b"")):
-        change, data = undo_unsafe_config(saved, now[b""], aside)
+        change, data = undo_unsafe_config(saved, now[b""], folder)
         kept = msgspec.structs.replace(now[b""], data=data)
         taken = msgspec.structs.replace(saved, tree=((b"", kept),))
         return CheckResult((*moved, *change), taken)
     if rule == "hooks":
         names, saved = _select_hooks_to_undo(saved, now, names)
-    failed = {name for name in names if not _try_restore(saved, name, aside)}
+    failed = {name for name in names if not _try_restore(saved, name, folder)}
     if names:
         failed |= set(names) & set(find_differences(saved.nodes, read_saved_tree(saved.path)))
     changes = [
@@ -75,7 +75,7 @@ def check_protected_path(saved: SavedPath, rule: CheckRule, aside: SetAsideFolde
 def undo_unsafe_config(
     saved: SavedPath,
     now: SavedNode,
-    aside: SetAsideFolder,
+    folder: SetAsideFolder,
     *,
     name: bytes = b"",
     allowed: AllowSetting = allow_no_setting,
@@ -89,7 +89,7 @@ def undo_unsafe_config(
         return (), now.data
     done = False
     with suppress(OSError), open_parent(path) as place:
-        aside.copy(place, root=saved.root)
+        folder.copy(place, root=saved.root)
         write_node(place, msgspec.structs.replace(was or now, data=settled.data))
         done = True
     words = f"{_path_for_message(path, saved)} ({', '.join(map(make_printable, settled.undone))})"
@@ -123,10 +123,10 @@ def _is_harmless_hook_entry(name: bytes, now: SavedTree) -> bool:
     return hook and is_harmless_hook(os.fsdecode(name), node.data or b"")
 
 
-def _try_restore(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> bool:
+def _try_restore(saved: SavedPath, name: bytes, folder: SetAsideFolder) -> bool:
     """Restore a changed entry of a guarded path; return whether that succeeded."""
     try:
-        restore_name(saved, name, aside)
+        restore_name(saved, name, folder)
     except OSError:
         return False
     return True

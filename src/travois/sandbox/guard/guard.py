@@ -273,7 +273,7 @@ class GuardJournal:
         known = found | {top for root in run.roots for top in (root, f"{root}/.git")}
         around = RepositoryContext(run.roots, known)
         new = (watch.path for watch in self._list_nested_repositories(run.watches, run.roots))
-        each = ((path, find_dangerous_settings(path, around=around)) for path in new)
+        each = ((path, find_dangerous_settings(path, repository=around)) for path in new)
         told = [f"{make_printable(path)}: {', '.join(names)}" for path, names in each if names]
         if told:
             yield NEW_REPOSITORY_NOTICE.format(join_first_names(told))
@@ -327,23 +327,23 @@ class GuardJournal:
             saved = self._load_saved(watch.path)
             if saved is None:
                 continue
-            changes += self._check_path(watch, saved, aside, around=around)
+            changes += self._check_path(watch, saved, aside, repository=around)
         for watch in self._list_nested_repositories(run.watches, run.roots):
             nothing = SavedPath(watch.path, watch.root, 0, ())
-            changes += self._check_path(watch, nothing, aside, around=around)
+            changes += self._check_path(watch, nothing, aside, repository=around)
         return tuple(_describe_changes(changes, aside, when=when))
 
     def _check_path(
         self,
         watch: GuardedPath,
         saved: SavedPath,
-        aside: SetAsideFolder,
+        folder: SetAsideFolder,
         *,
-        around: RepositoryContext,
+        repository: RepositoryContext,
     ) -> Iterator[ProtectedFileChange]:
         """Undo the forbidden changes of one path, and save its state to keep."""
         try:
-            found = _check_by_rule(watch, saved, aside, around=around)
+            found = _check_by_rule(watch, saved, folder, repository=repository)
         except OSError as error:
             yield ProtectedFileChange(
                 f"{make_printable(watch.path)} ({error.strerror})", restored=False
@@ -422,22 +422,22 @@ class GuardJournal:
             os.close(fd)
 
 
-def find_guarded_paths(cage: SandboxProfile, *, held: bool) -> tuple[GuardedPath, ...]:
+def find_guarded_paths(profile: SandboxProfile, *, held: bool) -> tuple[GuardedPath, ...]:
     """Return the paths to guard for a sandbox profile; `held` says that mounts protect its pins."""
-    if cage.profile == "look":
+    if profile.profile == "look":
         return ()
     roots = sorted(
-        dict.fromkeys(map(real_path, (*cage.folders, *cage.writable))), key=len, reverse=True
+        dict.fromkeys(map(real_path, (*profile.folders, *profile.writable))), key=len, reverse=True
     )
     found = dict[str, GuardedPath]()
-    for path in cage.lifted:
+    for path in profile.lifted:
         found |= {watch.path: watch for watch in _iterate_guarded_paths(path, roots, "lifted")}
-    for path in cage.git_written:
+    for path in profile.git_written:
         found |= {
             watch.path: watch
             for watch in _iterate_guarded_paths(path, roots, choose_git_rule(path))
         }
-    for path in cage.pinned:
+    for path in profile.pinned:
         if not held or not os.path.lexists(path):
             found |= {
                 watch.path: watch
@@ -476,20 +476,20 @@ def _blocks_path(part: str, *, last: bool) -> bool:
 
 
 def _check_by_rule(
-    watch: GuardedPath, saved: SavedPath, aside: SetAsideFolder, *, around: RepositoryContext
+    watch: GuardedPath, saved: SavedPath, folder: SetAsideFolder, *, repository: RepositoryContext
 ) -> CheckResult:
     """Check a guarded path by its rule after a command, as a repository or as a protected path."""
     if watch.rule == "repository":
-        return check_repository(saved, aside, around=around)
+        return check_repository(saved, folder, repository=repository)
     return check_protected_path(
-        saved, choose_git_rule(watch.path) if watch.rule == "lifted" else watch.rule, aside
+        saved, choose_git_rule(watch.path) if watch.rule == "lifted" else watch.rule, folder
     )
 
 
-def find_repository_roots(cage: SandboxProfile) -> tuple[str, ...]:
+def find_repository_roots(profile: SandboxProfile) -> tuple[str, ...]:
     """Return the folders to guard in which a command could create or change repositories."""
-    folders = [real_path(folder) for folder in cage.folders]
-    folders += [path for path in map(real_path, cage.writable) if is_git_folder(path)]
+    folders = [real_path(folder) for folder in profile.folders]
+    folders += [path for path in map(real_path, profile.writable) if is_git_folder(path)]
     outer = (one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
     return tuple(dict.fromkeys(outer))
 
@@ -537,13 +537,13 @@ def _acquire_lock(fd: int) -> None:
 
 
 def _describe_changes(
-    changes: list[ProtectedFileChange], aside: SetAsideFolder, *, when: str
+    changes: list[ProtectedFileChange], folder: SetAsideFolder, *, when: str
 ) -> Iterator[str]:
     """Yield notices about guarded files that changed, for the user and the model."""
     restored = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if restored:
-        kept = f" The changed copies are in {aside.path}." if aside.path else ""
+        kept = f" The changed copies are in {folder.path}." if folder.path else ""
         names = join_first_names(restored)
         yield f"Protected files changed {when} and were restored: {names}.{kept}"
     if failed:

@@ -163,7 +163,7 @@ class ProtectedProjectFiles:
             os.unlink(os.path.join(self._folder, ACCEPTED_FILE))
 
     def _check_files(
-        self, roots: tuple[str, ...], aside: SetAsideFolder
+        self, roots: tuple[str, ...], folder: SetAsideFolder
     ) -> Iterator[ProtectedFileChange]:
         """Accept the legitimate changes and restore the other files."""
         known = (path for path in self._noted if _is_below_any(path, roots))
@@ -177,7 +177,7 @@ class ProtectedProjectFiles:
             if same or self._is_agreed(path, was, is_):
                 self._update_noted(path, is_)
             elif was or os.path.lexists(path):  # else it went with what was in the way of another
-                yield self._restore_file(path, was, is_, aside)
+                yield self._restore_file(path, was, is_, folder)
 
     def _list_unguarded(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
         """Return the files in some folders that no running command is kept from changing."""
@@ -259,14 +259,14 @@ class ProtectedProjectFiles:
             self._noted[path] = is_
 
     def _restore_file(
-        self, path: str, was: NotedFile | None, is_: NotedFile | None, aside: SetAsideFolder
+        self, path: str, was: NotedFile | None, is_: NotedFile | None, folder: SetAsideFolder
     ) -> ProtectedFileChange:
         """Restore a file to its noted state, or remove it if there was none."""
         root = _get_noted_root(was, is_)
         tree = ((ROOT_NAME, was.node),) if was else ()
         done = True
         try:
-            _restore_despite_modes(SavedPath(path, root, 0, tree), aside)
+            _restore_despite_modes(SavedPath(path, root, 0, tree), folder)
         except OSError:
             done = False
         if done:
@@ -274,23 +274,23 @@ class ProtectedProjectFiles:
         return ProtectedFileChange(make_printable(os.path.relpath(path, root)), restored=done)
 
 
-def _restore_despite_modes(saved: SavedPath, aside: SetAsideFolder) -> None:
+def _restore_despite_modes(saved: SavedPath, folder: SetAsideFolder) -> None:
     """Restore a project file, even if a command made it or its folder inaccessible."""
-    tuple(restore_parents(save_path(saved.path, saved.root), aside))
+    tuple(restore_parents(save_path(saved.path, saved.root), folder))
     try:
-        restore_name(saved, ROOT_NAME, aside)
+        restore_name(saved, ROOT_NAME, folder)
     except PermissionError:  # what cannot be read can be moved
         with open_parent(saved.path) as place:
-            aside.move(place, root=saved.root)
-        restore_name(saved, ROOT_NAME, aside)
+            folder.move(place, root=saved.root)
+        restore_name(saved, ROOT_NAME, folder)
 
 
-def _render_notices(changes: list[ProtectedFileChange], aside: SetAsideFolder) -> Iterator[str]:
+def _render_notices(changes: list[ProtectedFileChange], folder: SetAsideFolder) -> Iterator[str]:
     """Yield notices about restored project files, for the user and the model."""
     done = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if done:
-        kept = f" The command's versions are in {aside.path}." if aside.path else ""
+        kept = f" The command's versions are in {folder.path}." if folder.path else ""
         yield RESTORED_NOTICE.format(join_first_names(done), kept, done[0])
     if failed:
         yield NOT_RESTORED_NOTICE.format(join_first_names(failed))

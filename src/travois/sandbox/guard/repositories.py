@@ -278,7 +278,7 @@ class RepositoryContext(msgspec.Struct, frozen=True):
 
 
 def check_repository(
-    saved: SavedPath, aside: SetAsideFolder, *, around: RepositoryContext
+    saved: SavedPath, folder: SetAsideFolder, *, repository: RepositoryContext
 ) -> CheckResult:
     """Undo what would start programs in a guarded repository, and accept all other changes."""
     if not os.path.lexists(saved.path):
@@ -290,8 +290,8 @@ def check_repository(
         if was is not None and is_ is not None and was.is_like(is_):
             continue
         path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
-        if _is_lifted(path, name, around) or _is_acceptable_node(
-            name, now, path=saved.path, around=around
+        if _is_lifted(path, name, repository) or _is_acceptable_node(
+            name, now, path=saved.path, repository=repository
         ):
             _accept_node(tree, name, is_)
         elif (
@@ -300,19 +300,19 @@ def check_repository(
             and is_.kind == "file"
             and is_.data is not None
         ):
-            allowed = partial(_names_inner_worktree, saved.path, around.roots)
-            found, data = undo_unsafe_config(saved, is_, aside, name=name, allowed=allowed)
+            allowed = partial(_names_inner_worktree, saved.path, repository.roots)
+            found, data = undo_unsafe_config(saved, is_, folder, name=name, allowed=allowed)
             changes += found
             tree[name] = msgspec.structs.replace(is_, data=data)
         else:
-            changes.append(_undo_change(saved, name, aside, path=path))
+            changes.append(_undo_change(saved, name, folder, path=path))
     return CheckResult(tuple(changes), msgspec.structs.replace(saved, tree=tuple(tree.items())))
 
 
-def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[str, ...]:
+def find_dangerous_settings(path: str, *, repository: RepositoryContext) -> tuple[str, ...]:
     """Return what would start programs in a new repository; change nothing."""
     now = read_names(path, GUARDED_GIT_NAMES)
-    allowed = partial(_names_inner_worktree, path, around.roots)
+    allowed = partial(_names_inner_worktree, path, repository.roots)
     found = list[str]()
     for name, node in sorted(now.items()):
         if name in GIT_CONFIG_NAMES and node.data is not None:
@@ -322,7 +322,7 @@ def find_dangerous_settings(path: str, *, around: RepositoryContext) -> tuple[st
                 if undone
                 else []
             )
-        elif not _is_acceptable_node(name, now, path=path, around=around):
+        elif not _is_acceptable_node(name, now, path=path, repository=repository):
             found.append(make_printable(os.fsdecode(name)) or "its target")
     return tuple(found)
 
@@ -336,32 +336,32 @@ def _accept_node(tree: dict[bytes, SavedNode], name: bytes, node: SavedNode | No
 
 
 def _undo_change(
-    saved: SavedPath, name: bytes, aside: SetAsideFolder, *, path: str
+    saved: SavedPath, name: bytes, folder: SetAsideFolder, *, path: str
 ) -> ProtectedFileChange:
     """Restore one name in a repository to its saved state and report the change."""
     done = True
     try:
-        restore_name(saved, name, aside)
+        restore_name(saved, name, folder)
     except OSError:
         done = False
     return ProtectedFileChange(make_printable(os.path.relpath(path, saved.root)), restored=done)
 
 
-def _is_lifted(path: str, name: bytes, around: RepositoryContext) -> bool:
+def _is_lifted(path: str, name: bytes, repository: RepositoryContext) -> bool:
     """Return whether the command had permission to change this path of a repository."""
     # `git config` was allowed; it may have been told to work in another repository.
-    if name in GIT_CONFIG_NAMES and any(one.endswith("/.git/config") for one in around.lifted):
+    if name in GIT_CONFIG_NAMES and any(one.endswith("/.git/config") for one in repository.lifted):
         return True
-    return any(is_inside(path, one) or is_inside(one, path) for one in around.lifted)
+    return any(is_inside(path, one) or is_inside(one, path) for one in repository.lifted)
 
 
 def _is_acceptable_node(
-    name: bytes, now: SavedTree, *, path: str, around: RepositoryContext
+    name: bytes, now: SavedTree, *, path: str, repository: RepositoryContext
 ) -> bool:
     """Return whether a changed repository entry cannot make git run a program."""
     node = now.get(name)
     if not name:
-        return node is None or _resolve_git_pointer(node, path) in around.known
+        return node is None or _resolve_git_pointer(node, path) in repository.known
     if name in GIT_CONFIG_NAMES:
         return node is None
     if name == b"commondir":

@@ -37,22 +37,22 @@ class SetAsideFolder:
         self._folder = folder
         self.path = ""
 
-    def move(self, place: OpenedPath, *, root: str) -> None:
+    def move(self, opened: OpenedPath, *, root: str) -> None:
         """Move a replaced file or folder to the set-aside folder. Raises OSError."""
-        target = self._choose_free_name(place, root)
+        target = self._choose_free_name(opened, root)
         try:
-            os.rename(place.name, target, src_dir_fd=place.folder)
+            os.rename(opened.name, target, src_dir_fd=opened.folder)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            _copy_at_spot(place, target, left=[MAX_SET_ASIDE_BYTES])
-            _delete_at_spot(place)
+            _copy_at_spot(opened, target, left=[MAX_SET_ASIDE_BYTES])
+            _delete_at_spot(opened)
 
-    def copy(self, place: OpenedPath, *, root: str) -> None:
+    def copy(self, opened: OpenedPath, *, root: str) -> None:
         """Keep a copy of a file or link that is about to be replaced."""
-        _copy_at_spot(place, self._choose_free_name(place, root), left=[MAX_SET_ASIDE_BYTES])
+        _copy_at_spot(opened, self._choose_free_name(opened, root), left=[MAX_SET_ASIDE_BYTES])
 
-    def _choose_free_name(self, place: OpenedPath, root: str) -> str:
+    def _choose_free_name(self, opened: OpenedPath, root: str) -> str:
         """Return a free name in the set-aside folder.
 
         It is one flat name for the whole path: an earlier entry may be a link to anywhere.
@@ -63,7 +63,7 @@ class SetAsideFolder:
             stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
             self.path = os.path.join(self._folder, f"{stamp}_{os.urandom(3).hex()}")
             os.mkdir(self.path, 0o700)
-        below = os.path.relpath(place.path, root).replace("/", "__")
+        below = os.path.relpath(opened.path, root).replace("/", "__")
         target = free = os.path.join(self.path, below[-MAX_NAME_CHARS:])
         number = 1
         while os.path.lexists(free):
@@ -81,38 +81,38 @@ def _remove_old_copies(folder: str) -> None:
                 rmtree(path, ignore_errors=True)
 
 
-def _copy_at_spot(place: OpenedPath, target: str, *, left: list[int]) -> None:
+def _copy_at_spot(opened: OpenedPath, target: str, *, left: list[int]) -> None:
     """Copy a file, link or folder to be set aside; of anything else only the name."""
-    found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    found = os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
-        os.symlink(os.readlink(place.name, dir_fd=place.folder), target)
+        os.symlink(os.readlink(opened.name, dir_fd=opened.folder), target)
     elif stat.S_ISDIR(found.st_mode):
         os.mkdir(target, 0o700)
-        fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
         try:
             for name in os.listdir(fd):
-                inner = OpenedPath(fd, name, f"{place.path}/{name}")
+                inner = OpenedPath(fd, name, f"{opened.path}/{name}")
                 _copy_at_spot(inner, os.path.join(target, name), left=left)
         finally:
             os.close(fd)
     else:
         data = b""
         if stat.S_ISREG(found.st_mode) and found.st_size <= left[0]:
-            with os.fdopen(place.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            with os.fdopen(opened.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 data = file.read(left[0])
         left[0] -= len(data)
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
             copy.write(data)
 
 
-def _delete_at_spot(place: OpenedPath) -> None:
+def _delete_at_spot(opened: OpenedPath) -> None:
     """Delete a file or a whole folder at an opened path, before its saved state is restored."""
     try:
-        os.unlink(place.name, dir_fd=place.folder)
+        os.unlink(opened.name, dir_fd=opened.folder)
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM):
             raise
-        rmtree(place.name, dir_fd=place.folder)
+        rmtree(opened.name, dir_fd=opened.folder)
 
 
 MAX_SAVED_BYTES = 32 * 1024 * 1024
@@ -187,51 +187,51 @@ class SavedTreeReader:
         self._skipped = (CHECKOUTS_NAME,) if checkouts else ()
         self._bytes, self._names = MAX_SAVED_BYTES, MAX_SAVED_NAMES
 
-    def read(self, place: OpenedPath, name: bytes = b"") -> Iterator[tuple[bytes, SavedNode]]:
+    def read(self, opened: OpenedPath, name: bytes = b"") -> Iterator[tuple[bytes, SavedNode]]:
         """Yield a name in an open folder, with everything in it."""
         self._names -= 1
         if self._names < 0:
             return
         try:
-            found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+            found = os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return
         node = _node_from_stat(found)
         if node.kind == "folder":
             yield name, node
-            yield from self._read_inside(place, name)
+            yield from self._read_inside(opened, name)
             return
         with suppress(PermissionError):
-            node = self._with_content(node, place, name)
+            node = self._with_content(node, opened, name)
         yield name, node
 
-    def _read_inside(self, place: OpenedPath, name: bytes) -> Iterator[tuple[bytes, SavedNode]]:
+    def _read_inside(self, opened: OpenedPath, name: bytes) -> Iterator[tuple[bytes, SavedNode]]:
         """Yield everything in a folder; nothing if it cannot be opened."""
         try:
-            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return
         try:
             for each in sorted(map(os.fsencode, os.listdir(fd))):
                 below = name + b"/" + each if name else each
                 if below not in self._skipped:
-                    inner = OpenedPath(fd, os.fsdecode(each), f"{place.path}/{os.fsdecode(each)}")
+                    inner = OpenedPath(fd, os.fsdecode(each), f"{opened.path}/{os.fsdecode(each)}")
                     yield from self.read(inner, below)
         finally:
             os.close(fd)
 
-    def _with_content(self, node: SavedNode, place: OpenedPath, name: bytes) -> SavedNode:
+    def _with_content(self, node: SavedNode, opened: OpenedPath, name: bytes) -> SavedNode:
         """Return the node with its content, taken from an earlier save if that still holds."""
         known = self._known.get(name)
         same = known is not None and (known.kind, known.stamp) == (node.kind, node.stamp)
         if same and known is not None and known.stamp[-1] < self._settled:
             return msgspec.structs.replace(node, data=known.data)
         if node.kind == "link":
-            target = os.readlink(place.name, dir_fd=place.folder)
+            target = os.readlink(opened.name, dir_fd=opened.folder)
             return msgspec.structs.replace(node, data=os.fsencode(target))
         if node.kind == "other" or node.stamp[2] > self._bytes:
             return node
-        with os.fdopen(place.open(READ_FLAGS), "rb") as file:
+        with os.fdopen(opened.open(READ_FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return node
             data = file.read(self._bytes + 1)
@@ -299,7 +299,7 @@ def find_differences(before: SavedTree, now: SavedTree) -> Iterator[bytes]:
         yield name
 
 
-def restore_parents(saved: SavedPath, aside: SetAsideFolder) -> Iterator[str]:
+def restore_parents(saved: SavedPath, folder: SetAsideFolder) -> Iterator[str]:
     """Restore renamed parent folders of a guarded path, if they lie beside their old name.
 
     A repository whose `.git` was moved away and replaced would otherwise be left in two pieces.
@@ -321,41 +321,41 @@ def restore_parents(saved: SavedPath, aside: SetAsideFolder) -> Iterator[str]:
             )
             if moved is None:
                 continue
-            aside.move(place, root=saved.root)
+            folder.move(place, root=saved.root)
             ends = {"src_dir_fd": place.folder, "dst_dir_fd": place.folder}
             os.rename(moved, place.name, **ends)
             yield holder.path
 
 
-def restore_name(saved: SavedPath, name: bytes, aside: SetAsideFolder) -> None:
+def restore_name(saved: SavedPath, name: bytes, folder: SetAsideFolder) -> None:
     """Restore one name to its saved state, after setting the present one aside. Raises OSError."""
     node = saved.nodes.get(name)
     path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
     if node is not None:
-        _clear_parents(path, saved, aside)
+        _clear_parents(path, saved, folder)
     with open_parent(path, missing="make" if node else "fail") as place:
         found = _stat_node(place)
         if node is None and found:
-            _remove_new_path(place, found, saved, aside)
+            _remove_new_path(place, found, saved, folder)
         elif node is None:
             return
         elif node.kind == "folder":
             if found and found.kind != "folder":
-                aside.move(place, root=saved.root)
+                folder.move(place, root=saved.root)
             _make_folder(place, node)
         else:
             if found and found.kind == "folder":
-                aside.move(place, root=saved.root)
+                folder.move(place, root=saved.root)
             elif found:
-                aside.copy(place, root=saved.root)
+                folder.copy(place, root=saved.root)
             write_node(place, node)
 
 
-def write_node(place: OpenedPath, node: SavedNode) -> None:
+def write_node(opened: OpenedPath, node: SavedNode) -> None:
     """Write a saved file atomically as a new inode: old hard links may lead elsewhere."""
     if node.data is None:
-        raise OSError(errno.EFBIG, "it was too large to save", place.path)
-    draft = place.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+        raise OSError(errno.EFBIG, "it was too large to save", opened.path)
+    draft = opened.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         if node.kind == "link":
             os.symlink(node.data, draft.name, dir_fd=draft.folder)
@@ -366,29 +366,29 @@ def write_node(place: OpenedPath, node: SavedNode) -> None:
                 file.flush()  # a write after utime would change the mtime again
                 _set_owner_and_mode(fd, node)
                 os.utime(fd, ns=(node.stamp[3], node.stamp[3]))
-        ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
-        os.replace(draft.name, place.name, **ends)
+        ends = {"src_dir_fd": draft.folder, "dst_dir_fd": opened.folder}
+        os.replace(draft.name, opened.name, **ends)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(draft.name, dir_fd=draft.folder)
 
 
 def _remove_new_path(
-    place: OpenedPath, found: SavedNode, saved: SavedPath, aside: SetAsideFolder
+    opened: OpenedPath, found: SavedNode, saved: SavedPath, folder: SetAsideFolder
 ) -> None:
     """Remove a path that was not in the saved state; agents' checkouts and their parents stay."""
     kept = os.fsdecode(CHECKOUTS_NAME)
-    if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
-        aside.move(place, root=saved.root)
+    if found.kind != "folder" or opened.path != saved.path or not _has_checkouts(saved.path):
+        folder.move(opened, root=saved.root)
         return
-    if not _has_entry(place, kept):
-        aside.move(place, root=saved.root)
+    if not _has_entry(opened, kept):
+        folder.move(opened, root=saved.root)
         return
-    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in os.listdir(fd):
             if name != kept:
-                aside.move(OpenedPath(fd, name, f"{place.path}/{name}"), root=saved.root)
+                folder.move(OpenedPath(fd, name, f"{opened.path}/{name}"), root=saved.root)
     finally:
         os.close(fd)
 
@@ -397,11 +397,11 @@ def _has_checkouts(path: str) -> bool:
     return os.path.basename(path) in (".travois", ".claude")
 
 
-def _make_folder(place: OpenedPath, node: SavedNode) -> None:
+def _make_folder(opened: OpenedPath, node: SavedNode) -> None:
     """Create a saved folder again and restore its owner and mode."""
     with suppress(FileExistsError):
-        os.mkdir(place.name, 0o700, dir_fd=place.folder)
-    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        os.mkdir(opened.name, 0o700, dir_fd=opened.folder)
+    fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         _set_owner_and_mode(fd, node)
     finally:
@@ -415,7 +415,7 @@ def _set_owner_and_mode(fd: int, node: SavedNode) -> None:
     os.chmod(fd, stat.S_IMODE(node.mode))
 
 
-def _clear_parents(path: str, saved: SavedPath, aside: SetAsideFolder) -> None:
+def _clear_parents(path: str, saved: SavedPath, folder: SetAsideFolder) -> None:
     """Set aside every non-folder above a guarded path that is to be restored."""
     way = path.removeprefix(saved.root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
@@ -425,7 +425,7 @@ def _clear_parents(path: str, saved: SavedPath, aside: SetAsideFolder) -> None:
         ):
             found = _stat_node(place)
             if found and found.kind != "folder":
-                aside.move(place, root=saved.root)
+                folder.move(place, root=saved.root)
 
 
 def _find_parents(path: str, root: str) -> Iterator[ParentFolder]:
@@ -449,9 +449,9 @@ def _is_in_place(holder: ParentFolder) -> bool:
     return same and found.st_mode & 0o700 == 0o700
 
 
-def _make_accessible(place: OpenedPath) -> None:
+def _make_accessible(opened: OpenedPath) -> None:
     """Make the user's own folder accessible again to restore what is in it."""
-    fd = place.open(os.O_PATH | os.O_DIRECTORY)
+    fd = opened.open(os.O_PATH | os.O_DIRECTORY)
     try:
         mode = os.fstat(fd).st_mode
         if mode & 0o700 != 0o700:
@@ -460,37 +460,37 @@ def _make_accessible(place: OpenedPath) -> None:
         os.close(fd)
 
 
-def _is_same_folder(place: OpenedPath, holder: ParentFolder) -> bool:
+def _is_same_folder(opened: OpenedPath, holder: ParentFolder) -> bool:
     """Return whether an opened folder is still the parent that was saved."""
     try:
-        found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        found = os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False)
     except OSError:
         return False
     return (found.st_dev, found.st_ino) == (holder.device, holder.inode)
 
 
-def _list_parent_names(place: OpenedPath) -> list[str]:
+def _list_parent_names(opened: OpenedPath) -> list[str]:
     """List the names in the folder that contains an opened guarded path."""
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=opened.folder)
     try:
         return os.listdir(fd)
     finally:
         os.close(fd)
 
 
-def _has_entry(place: OpenedPath, name: str) -> bool:
+def _has_entry(opened: OpenedPath, name: str) -> bool:
     """Return whether an opened folder has an entry of this name."""
-    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    fd = opened.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         return name in os.listdir(fd)
     finally:
         os.close(fd)
 
 
-def _stat_node(place: OpenedPath) -> SavedNode | None:
+def _stat_node(opened: OpenedPath) -> SavedNode | None:
     """Read a guarded path's metadata as a saved node without content; None if it is missing."""
     try:
-        return _node_from_stat(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
+        return _node_from_stat(os.stat(opened.name, dir_fd=opened.folder, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -55,11 +55,11 @@ class SessionGuards:
         known = self._journal is not None or bool(self._folder)
         return known and self.open_journal().is_open()
 
-    async def prepare(self, cage: SandboxProfile | None) -> None:
+    async def prepare(self, profile: SandboxProfile | None) -> None:
         """Find the repositories that a command could change, without blocking the event loop."""
-        if cage is None or cage.profile == "look":
+        if profile is None or profile.profile == "look":
             return
-        journal, roots = self.open_journal(), guard.find_repository_roots(cage)
+        journal, roots = self.open_journal(), guard.find_repository_roots(profile)
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
 
     def pin_project_files(self, command: Command) -> Command:
@@ -67,14 +67,16 @@ class SessionGuards:
 
         If they change meanwhile, the user or another program did it, so those changes stay.
         """
-        cage = command.cage
-        if cage is None or cage.unasked is None:
+        profile = command.sandbox
+        if profile is None or profile.unasked is None:
             return command
         held = instructions.find_mountable_files(
-            self.open_journal().list_protected_files(guard.find_repository_roots(cage))
+            self.open_journal().list_protected_files(guard.find_repository_roots(profile))
         )
-        unasked = replace(cage.unasked, held=held)
-        return replace(command, cage=replace(cage, pinned=(*cage.pinned, *held), unasked=unasked))
+        unasked = replace(profile.unasked, held=held)
+        return replace(
+            command, sandbox=replace(profile, pinned=(*profile.pinned, *held), unasked=unasked)
+        )
 
     async def refresh_repositories(self, child: ChildProcess) -> None:
         """Find the repositories that exist after a program has ended."""

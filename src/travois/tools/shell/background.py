@@ -349,7 +349,7 @@ def _bash_input_access(args: InputArgs, here: CallLocation) -> tuple[Access, ...
     """
     name = f"bash_{args.id}" if args.id.isdigit() else args.id
     job = here.jobs.get(name)
-    looks = job is not None and job.cage is not None and job.cage.profile == "look"
+    looks = job is not None and job.sandbox is not None and job.sandbox.profile == "look"
     if job is None or not job.tty or looks or set(args.text) <= INTERRUPT_KEYS:
         return ()
     return tuple(one for access in job.accesses for one in _input_accesses(access, args.text))

@@ -288,18 +288,18 @@ async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
         return await _start_terminal(args, env, call)
     if args.run_in_background:
         return await _start_background(args, env)
-    entries = denied_command.list_private_tmp(env.cage)
+    entries = denied_command.list_private_tmp(env.sandbox)
     done, start = await _run_command(args, env, call)
     if done.job:
-        return _show_detached(args, env, call, done=done)
+        return _show_detached(args, env, call, result=done)
     place = _find_shell_folder(done, env, start=start)
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     remarks = [*body.remarks, *_ending_remarks(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
     remarks += denied_command.explain_denial(
-        done, body.text, env.cage, cwd=start.cwd, line=args.command
+        done, body.text, env.sandbox, cwd=start.cwd, line=args.command
     )
-    remarks += denied_command.report_new_tmp_entries(env.cage, entries)
+    remarks += denied_command.report_new_tmp_entries(env.sandbox, entries)
     remarks += env.processes.take_notices()
     ran = CommandResult(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
     return ToolOutcome(
@@ -357,7 +357,7 @@ def _build_command(
         env=variables,
         keep=keep,
         aside=CWD_FD_VARIABLE,
-        cage=env.cage,
+        sandbox=env.sandbox,
         label=text,
         accesses=_command_accesses(args),
     )
@@ -376,9 +376,9 @@ def _preview_output(env: Env) -> Callable[[bytes], None]:
     return show
 
 
-def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> ShellFolder:
+def _find_shell_folder(result: ProcessResult, env: Env, *, start: ShellFolder) -> ShellFolder:
     """Return the shell's working folder after a command; a killed shell reports none."""
-    told = done.aside.split(b"\0")[:-1]
+    told = result.aside.split(b"\0")[:-1]
     if not told:
         return ShellFolder(start.cwd)
     try:
@@ -395,29 +395,29 @@ def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> 
     return ShellFolder(cwd, f"Working folder: {cwd}")
 
 
-def _result_headline(done: ProcessResult) -> str:
+def _result_headline(result: ProcessResult) -> str:
     """Name a failed command's exit code or signal for the Bash result."""
-    if done.timed_out:
+    if result.timed_out:
         return ""  # how it took our signal says nothing of the command
-    if done.status < 0:
-        return f"Ended by signal {-done.status} ({signal_name(-done.status)})"
-    return "" if done.status <= 0 else f"Exit code {done.status}"
+    if result.status < 0:
+        return f"Ended by signal {-result.status} ({signal_name(-result.status)})"
+    return "" if result.status <= 0 else f"Exit code {result.status}"
 
 
-def _ending_remarks(done: ProcessResult, args: BashArgs) -> Iterator[str]:
+def _ending_remarks(result: ProcessResult, args: BashArgs) -> Iterator[str]:
     """List remarks on a Bash timeout, too much output and processes left running."""
-    if done.timed_out:
+    if result.timed_out:
         yield (
             f"Timed out after {args.timeout / 1000:g} s; all its processes were killed. "
             "Use a longer timeout, or on_timeout: background."
         )
-    if done.cut:
+    if result.cut:
         yield (
-            f"Killed after {done.output.total:,} bytes of output. "
+            f"Killed after {result.output.total:,} bytes of output. "
             "Redirect the output to a file, or pipe it through head, tail or grep."
         )
-    if done.left_running:
-        pids = ", ".join(map(str, done.left_running))
+    if result.left_running:
+        pids = ", ".join(map(str, result.left_running))
         yield f"Still running until the session ends: process {pids}"
 
 
@@ -432,23 +432,23 @@ async def _start_background(args: BashArgs, env: Env) -> ToolOutcome:
     said = f"Running in the background as {id}. {BACKGROUND_HELP}"
     if args.timeout != DEFAULT_TIMEOUT_MS:
         said += "\n[Background commands have no time limit: timeout was ignored.]"
-    if env.cage is not None and env.cage.backend == "full":
-        said += f"\n[{PRIVATE_TMP_NOTICE}; on disk it is {env.cage.temp}.]"
+    if env.sandbox is not None and env.sandbox.backend == "full":
+        said += f"\n[{PRIVATE_TMP_NOTICE}; on disk it is {env.sandbox.temp}.]"
     return ToolOutcome((Text(said),), changes=(Changed(f"job:{id}", JOB_RUNNING),))
 
 
-def _show_detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> ToolOutcome:
+def _show_detached(args: BashArgs, env: Env, call: str, *, result: ProcessResult) -> ToolOutcome:
     """Describe a Bash command that was moved to the background."""
-    body = show_output(done.output, env, call, most=args.max_output_tokens)
+    body = show_output(result.output, env, call, most=args.max_output_tokens)
     limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
-    remarks = [*body.remarks, f"{limit} in the background as {done.job}. {BACKGROUND_HELP}"]
+    remarks = [*body.remarks, f"{limit} in the background as {result.job}. {BACKGROUND_HELP}"]
     ran = DetachedCommand(
-        None, interrupted=False, bytes=done.output.total, background_task_id=done.job
+        None, interrupted=False, bytes=result.output.total, background_task_id=result.job
     )
     return ToolOutcome(
         (Text(join_result_parts("", body.text or "(no output so far)", remarks)),),
         detail=encode_json(ran).decode(),
-        changes=(Changed(f"job:{done.job}", JOB_RUNNING),),
+        changes=(Changed(f"job:{result.job}", JOB_RUNNING),),
         lines=body.lines,
     )
 

@@ -28,15 +28,15 @@ MISSING_FILE_ERROR = re.compile(
 TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
 
 
-def list_private_tmp(cage: SandboxProfile | None) -> frozenset[str]:
+def list_private_tmp(profile: SandboxProfile | None) -> frozenset[str]:
     """Return the names in the session's private /tmp; none where /tmp is the machine's own."""
-    if cage is None or cage.backend != "full":
+    if profile is None or profile.backend != "full":
         return frozenset()
     try:
-        names = os.listdir(cage.temp)
+        names = os.listdir(profile.temp)
     except OSError:
         return frozenset()
-    return frozenset(names) - _mounted_in_tmp((*cage.folders, *cage.writable, *cage.shown))
+    return frozenset(names) - _mounted_in_tmp((*profile.folders, *profile.writable, *profile.shown))
 
 
 @lru_cache(maxsize=16)
@@ -51,13 +51,13 @@ def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
     return frozenset(path.partition("/")[0] for path in below)
 
 
-def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) -> Iterator[str]:
+def report_new_tmp_entries(profile: SandboxProfile | None, before: frozenset[str]) -> Iterator[str]:
     """Report where on disk a command's new files in the private /tmp are."""
-    made = sorted(list_private_tmp(cage) - before)
-    if cage is None or not made:
+    made = sorted(list_private_tmp(profile) - before)
+    if profile is None or not made:
         return
     paths = ", ".join(
-        escape_path(os.path.join(cage.temp, name)) for name in made[:MAX_NAMED_ENTRIES]
+        escape_path(os.path.join(profile.temp, name)) for name in made[:MAX_NAMED_ENTRIES]
     )
     more = (
         f" and {len(made) - MAX_NAMED_ENTRIES} more there" if len(made) > MAX_NAMED_ENTRIES else ""
@@ -66,30 +66,32 @@ def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) 
 
 
 def explain_denial(
-    done: ProcessResult, text: str, cage: SandboxProfile | None, *, cwd: str, line: str
+    result: ProcessResult, text: str, profile: SandboxProfile | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Explain what the sandbox denied a command; empty if it failed for another reason."""
-    if port := find_refused_port(text, done.session_ports):
+    if port := find_refused_port(text, result.session_ports):
         yield f"The server at port {port} runs in the sandbox's own network: {SESSION_PORT_HINT}"
-    if cage is None:
+    if profile is None:
         return
-    yield from _explain_missing_file(done, text, cage, line=line)
-    if done.refused and done.status:
-        yield f"The sandbox refused: {'; '.join(done.refused)}. {SANDBOX_ARGUMENT_HINT} network."
+    yield from _explain_missing_file(result, text, profile, line=line)
+    if result.refused and result.status:
+        yield f"The sandbox refused: {'; '.join(result.refused)}. {SANDBOX_ARGUMENT_HINT} network."
         return
-    denial = find_denial(text, cage, cwd=cwd, disk=LocalDisk(), line=line) if done.status else None
+    denial = (
+        find_denial(text, profile, cwd=cwd, disk=LocalDisk(), line=line) if result.status else None
+    )
     # What a read-only try lacks is asked about, or told with its result.
-    if denial is not None and (cage.profile != "look" or denial.kind in ("read", "rights")):
-        yield _describe_denial(denial, cage)
+    if denial is not None and (profile.profile != "look" or denial.kind in ("read", "rights")):
+        yield _describe_denial(denial, profile)
 
 
-def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
+def _describe_denial(denial: Denial, profile: SandboxProfile) -> str:
     """Explain to the model which sandbox rule stopped a command, and how to lift it."""
     target = escape_path(denial.target)
     match denial.kind:
         case "write":
-            temp = TMP_FOLDERS[0] if cage.backend == "full" else f"$TMPDIR ({cage.temp})"
-            places = ", ".join(("the workspace", *cage.writable))
+            temp = TMP_FOLDERS[0] if profile.backend == "full" else f"$TMPDIR ({profile.temp})"
+            places = ", ".join(("the workspace", *profile.writable))
             where = f", not to {target}" if target else ""
             only = f"lets this command write only in {places} and {temp}"
             return f"The sandbox {only}{where}. {SANDBOX_ARGUMENT_HINT} off."
@@ -105,7 +107,7 @@ def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
         case "rights":
             of = f" that {target} needs" if target else ""
             return f"No program in the sandbox has root rights{of}. {SANDBOX_ARGUMENT_HINT} off."
-        case "network" if cage.network == "listed":
+        case "network" if profile.network == "listed":
             which = f", not {target}" if target else ""
             only = "lets this command reach only the hosts on the user's list, through a proxy"
             return f"The sandbox {only}{which}. {SANDBOX_ARGUMENT_HINT} network."
@@ -118,19 +120,19 @@ def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
 
 
 def _explain_missing_file(
-    done: ProcessResult, text: str, cage: SandboxProfile, *, line: str
+    result: ProcessResult, text: str, profile: SandboxProfile, *, line: str
 ) -> Iterator[str]:
     """Explain which /tmp, private or not, has a file that a command did not find."""
     lines = [said for said in text.splitlines() if MISSING_FILE_ERROR.search(said)]
     found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))
     for path in list(dict.fromkeys(found))[:MAX_NAMED_ENTRIES]:
-        if not done.status and path not in line:
+        if not result.status and path not in line:
             continue
         root = next(root for root in TMP_FOLDERS if is_inside(path, root))
-        private = os.path.normpath(os.path.join(cage.temp, os.path.relpath(path, root)))
+        private = os.path.normpath(os.path.join(profile.temp, os.path.relpath(path, root)))
         here, there = os.path.lexists(path), os.path.lexists(private)
-        if cage.backend == "full" and here and not there:
+        if profile.backend == "full" and here and not there:
             own = f"they cannot see the machine's own {path}, but Read can."
             yield f"{PRIVATE_TMP_NOTICE} for commands: {own}"
-        elif cage.backend == "partial" and there and not here:
+        elif profile.backend == "partial" and there and not here:
             yield f"{path} of this session is {private} on disk; /tmp is the machine's own here."

@@ -69,23 +69,23 @@ class BrowserProxy:
         if words not in self.refused and len(self.refused) < MAX_REFUSALS:
             self.refused.append(words)
 
-    async def _connect(self, asked: ProxyRequest) -> TcpStream:
-        name = asked.host.decode("latin-1").lower().strip("[]")
+    async def _connect(self, request: ProxyRequest) -> TcpStream:
+        name = request.host.decode("latin-1").lower().strip("[]")
         if LOOPBACK_NAME.fullmatch(name):
             if not self._local():
                 raise PermissionError(f"{name} is this machine, which other pages may not reach")
-            inward = await self._connect_to_session(asked.port)
-            inward = inward or await dial_first(name, ("127.0.0.1", "::1"), asked.port)
+            inward = await self._connect_to_session(request.port)
+            inward = inward or await dial_first(name, ("127.0.0.1", "::1"), request.port)
             self._inward.add(inward)
             return inward
         found = [
             address
-            for address in await self._resolve_host(name, asked)
+            for address in await self._resolve_host(name, request)
             if is_reachable_address(address)
         ]
         if not found:
             raise PermissionError(f"{name} is in a private network, which is not allowed")
-        return await dial_first(name, found, asked.port)
+        return await dial_first(name, found, request.port)
 
     async def _connect_to_session(self, port: int) -> TcpStream | None:
         """Connect to a server that a command of the session started, if any."""
@@ -98,14 +98,14 @@ class BrowserProxy:
                 return TcpStream(found)
         return None
 
-    async def _resolve_host(self, name: str, asked: ProxyRequest) -> tuple[str, ...]:
+    async def _resolve_host(self, name: str, request: ProxyRequest) -> tuple[str, ...]:
         with suppress(ValueError):
             return (str(ip_address(name)),)
-        host = parse_host_name(asked.host)
+        host = parse_host_name(request.host)
         if not host:
             raise PermissionError(f"{name[:100]!a} is not a host name")
         try:
-            return tuple(await self._addresses(host, asked.port))
+            return tuple(await self._addresses(host, request.port))
         except (OSError, UnicodeError):
             raise OSError(f"there is no host {host}") from None
 

@@ -111,16 +111,16 @@ class WebSearchModel(msgspec.Struct, frozen=True):
     """US dollars for a thousand searches."""
 
 
-async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchModel) -> SearchResults:
+async def search_with_model(agent: Agent, query: SearchQuery, by: WebSearchModel) -> SearchResults:
     """Search the web through the model's provider; the request is logged separately."""
     card = by.small.card
-    params = encode_web_search_tool(card.protocol, by.tool, only=wanted.only, never=wanted.never)
+    params = encode_web_search_tool(card.protocol, by.tool, only=query.only, never=query.never)
     price = replace(card.price, search=by.price)
     head = Epoch(
         replace(card, params=params, price=price, effort=""),
         SEARCH_PROMPT_FILE.read_text("utf-8").strip(),
     )
-    facts: list[AnyFact] = [head, User((Text(_query_with_limits(wanted)),))]
+    facts: list[AnyFact] = [head, User((Text(_query_with_limits(query)),))]
     said, hits = "", tuple[SearchHit, ...]()
     for _ in range(MAX_SEARCH_PAUSES):
         view = project_view(
@@ -139,11 +139,11 @@ async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchMode
     raise OSError(f"{card.name} kept pausing its web search")
 
 
-def _query_with_limits(wanted: SearchQuery) -> str:
+def _query_with_limits(query: SearchQuery) -> str:
     """Add the allowed and blocked sites to a web search query, in words for the model."""
-    only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
-    never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
-    return f"{wanted.query}{only}{never}"
+    only = f"\nOnly pages of: {', '.join(query.only)}" if query.only else ""
+    never = f"\nNo pages of: {', '.join(query.never)}" if query.never else ""
+    return f"{query.query}{only}{never}"
 
 
 def _reply_words(reply: Reply) -> str:

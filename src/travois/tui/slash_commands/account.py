@@ -54,23 +54,23 @@ Nothing was sent. Read this file, remove what is private, and send it where you 
 # /login and /logout.
 
 
-def _login_names(desk: CommandHost) -> dict[str, str]:
+def _login_names(host: CommandHost) -> dict[str, str]:
     """Return the API key variable of each provider that /login knows, by name."""
-    known = model_catalog(load_workspace(desk.options)[1]) or catalog.load_catalog()
+    known = model_catalog(load_workspace(host.options)[1]) or catalog.load_catalog()
     return {name: one.key_env[0] for name, one in known.providers.items() if one.key_env}
 
 
-async def _run_login_command(desk: CommandHost, provider: str) -> str:
+async def _run_login_command(host: CommandHost, provider: str) -> str:
     """Run /login: store an API key, and use it from now on."""
-    known = _login_names(desk)
+    known = _login_names(host)
     if not provider:
         rows = [(name, f"{variable}{_key_state(variable)}") for name, variable in known.items()]
-        picked = await desk.pick_option("Log in to which provider?", rows)
+        picked = await host.pick_option("Log in to which provider?", rows)
         if picked is None:
             return ""
         provider = list(known)[picked]
     variable = known[_known_provider(provider, known)]
-    key = (await desk.ask_secret(f"API key for {provider}: ") or "").strip()
+    key = (await host.ask_secret(f"API key for {provider}: ") or "").strip()
     if not key:
         return "Nothing was saved."
     if len(key) < MIN_KEY_CHARS or not key.isascii() or any(char.isspace() for char in key):
@@ -81,10 +81,10 @@ async def _run_login_command(desk: CommandHost, provider: str) -> str:
     place = await anyio.to_thread.run_sync(store.save_key, variable, key)
     os.environ[variable] = key
     told = f"Saved in {place}. {variable} is set for every session that does not set it itself."
-    if not desk.session.crew.model.is_frail:
+    if not host.session.runtime.model.is_frail:
         return f"{told}\n/model switches to a model of {provider}."
-    await desk.session.switch_with_summary(_default_model(provider))
-    return f"{told}\nThe model is {desk.session.crew.model.name}."
+    await host.session.switch_with_summary(_default_model(provider))
+    return f"{told}\nThe model is {host.session.runtime.model.name}."
 
 
 def _default_model(provider: str) -> str:
@@ -103,14 +103,14 @@ def _key_state(variable: str) -> str:
     return ", set" if os.environ.get(variable) else ""
 
 
-async def _run_logout_command(desk: CommandHost, provider: str) -> str:
+async def _run_logout_command(host: CommandHost, provider: str) -> str:
     """Run /logout: remove a stored API key."""
-    store, known = KeyStore(home.locate_home(os.environ)), _login_names(desk)
+    store, known = KeyStore(home.locate_home(os.environ)), _login_names(host)
     stored = [name for name, variable in known.items() if variable in store.stored_names()]
     if not stored:
         return "No key is stored. Keys in the environment are your shell's."
     if not provider:
-        picked = await desk.pick_option("Remove which key?", [(n, known[n]) for n in stored])
+        picked = await host.pick_option("Remove which key?", [(n, known[n]) for n in stored])
         if picked is None:
             return ""
         provider = stored[picked]
@@ -124,12 +124,12 @@ async def _run_logout_command(desk: CommandHost, provider: str) -> str:
 # /status, /usage and /feedback.
 
 
-def _status_rows(desk: CommandHost) -> list[tuple[str, str]]:
+def _status_rows(host: CommandHost) -> list[tuple[str, str]]:
     """Return the rows of /status: what this session runs with."""
-    place, loaded = load_workspace(desk.options)
-    crew = desk.session.crew
-    bounds = crew.agent.permissions.sandbox
-    servers = list_server_rows(crew.loan)
+    place, loaded = load_workspace(host.options)
+    runtime = host.session.runtime
+    bounds = runtime.agent.permissions.sandbox
+    servers = list_server_rows(runtime.mcp_servers)
     ready = sum(row[1] == "ready" for row in servers)
     stored = KeyStore(place.home).stored_names()
     return [
@@ -137,12 +137,12 @@ def _status_rows(desk: CommandHost) -> list[tuple[str, str]]:
             "version",
             f"Travois {__version__}, Python {platform.python_version()}, {platform.system()}",
         ),
-        ("session", desk.session.id[:8]),
-        ("folder", crew.agent.world.root),
-        ("model", f"{crew.model.name}, window {crew.model.window:,} tokens"),
-        ("effort", crew.model.effort or "left to the model"),
+        ("session", host.session.id[:8]),
+        ("folder", runtime.agent.world.root),
+        ("model", f"{runtime.model.name}, window {runtime.model.window:,} tokens"),
+        ("effort", runtime.model.effort or "left to the model"),
         ("keys", f"stored: {', '.join(stored)}" if stored else "from the environment"),
-        ("mode", crew.agent.permissions.guard.mode),
+        ("mode", runtime.agent.permissions.guard.mode),
         ("sandbox", "none" if bounds is None else bounds.backend),
         ("MCP", f"{ready} of {len(servers)} servers ready" if servers else "no servers"),
         ("settings", ", ".join(_settings_places(loaded)) or "defaults"),
@@ -155,14 +155,14 @@ def _settings_places(loaded: LoadedSettings) -> list[str]:
     return sorted({origin for origin in loaded.origins.values() if origin != "default"})
 
 
-async def _run_status_command(desk: CommandHost, _: str) -> str:
+async def _run_status_command(host: CommandHost, _: str) -> str:
     """Run /status: show what this session runs with."""
-    return format_table(await anyio.to_thread.run_sync(_status_rows, desk))
+    return format_table(await anyio.to_thread.run_sync(_status_rows, host))
 
 
-async def _run_usage_command(desk: CommandHost, _: str) -> str:
+async def _run_usage_command(host: CommandHost, _: str) -> str:
     """Run /usage: show the tokens and the cost of this session."""
-    found = context.compute_session_cost(desk.session.crew.agent.session.all_entries())
+    found = context.compute_session_cost(host.session.runtime.agent.session.all_entries())
     used = found.usage
     rows = [
         ("turns", f"{len(found.turns):,}"),
@@ -175,14 +175,16 @@ async def _run_usage_command(desk: CommandHost, _: str) -> str:
     return f"{format_table(rows)}\n\n/cost shows each turn, /context what fills the window."
 
 
-async def _run_feedback_command(desk: CommandHost, what: str) -> str:
+async def _run_feedback_command(host: CommandHost, what: str) -> str:
     """Run /feedback: write a report with the facts of this session, and open it."""
-    rows = await anyio.to_thread.run_sync(_status_rows, desk)
+    rows = await anyio.to_thread.run_sync(_status_rows, host)
     private = ("folder", "files", "settings")
     facts = [f"- {name}: {value}" for name, value in rows if name not in private]
     facts.append(f"- terminal: {os.environ.get('TERM_PROGRAM', '')} {os.environ.get('TERM', '')}")
     failures = [
-        e.fact for e in desk.session.crew.agent.session.all_entries() if isinstance(e.fact, Failed)
+        e.fact
+        for e in host.session.runtime.agent.session.all_entries()
+        if isinstance(e.fact, Failed)
     ]
     facts += [f"- last error: {one.kind}: {one.message}" for one in failures[-1:]]
     folder = home.locate_home(os.environ).path / "feedback"

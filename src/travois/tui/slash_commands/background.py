@@ -24,11 +24,11 @@ MAX_TASK_LINES = 40
 """Last lines of a process that are shown."""
 
 
-async def _run_agents_command(desk: CommandHost, typed: str) -> str:
+async def _run_agents_command(host: CommandHost, typed: str) -> str:
     """Run /agents: list, show, message or stop subagents."""
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     agents = agent.team.children
     assert agents is not None
     match word:
@@ -36,7 +36,7 @@ async def _run_agents_command(desk: CommandHost, typed: str) -> str:
             return f"{_list_session_agents(agent, agents)}\n\n{_list_agent_types(agents)}"
         case "show":
             return await capture_output(
-                desk, partial(agent_commands.show_agent, id, desk.session.id, json=False)
+                host, partial(agent_commands.show_agent, id, host.session.id, json=False)
             )
         case "tell" if agents.send_message(id, text.strip(), sender="the user"):
             return f"Sent. {id} reads it before its next step."
@@ -78,20 +78,20 @@ def _list_agent_types(agents: Subagents) -> str:
     return format_table([("TYPE", "FOR"), *rows])
 
 
-async def _run_tasks_command(desk: CommandHost, typed: str) -> str:
+async def _run_tasks_command(host: CommandHost, typed: str) -> str:
     """Run /tasks: list, show or stop background tasks."""
     word, _, id = typed.partition(" ")
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     match word:
         case "":
-            return _list_background_tasks(desk, agent)
+            return _list_background_tasks(host, agent)
         case "see" | "stop":
-            return await _handle_task(desk, word, id.strip())
+            return await _handle_task(host, word, id.strip())
         case _:
             raise UserError(f"Unknown subcommand: /tasks {word}", fix="Use see or stop.")
 
 
-def _list_background_tasks(desk: CommandHost, agent: Agent) -> str:
+def _list_background_tasks(host: CommandHost, agent: Agent) -> str:
     """List background processes and subagents as a table."""
     programs = [
         (
@@ -111,12 +111,12 @@ def _list_background_tasks(desk: CommandHost, agent: Agent) -> str:
     return format_table([heading, *rows]) if rows else "No background tasks."
 
 
-async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
+async def _handle_task(host: CommandHost, word: str, id: str) -> str:
     """Show or stop one background task for /tasks."""
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     job = agent.world.processes.jobs().get(id)
     if job is None:
-        return await _run_agents_command(desk, f"{'show' if word == 'see' else 'stop'} {id}")
+        return await _run_agents_command(host, f"{'show' if word == 'see' else 'stop'} {id}")
     if word == "see":
         lines = make_readable(job.peek_output()).text.rstrip().split("\n")
         return "\n".join(lines[-MAX_TASK_LINES:]) or "No output that the model has not read yet."
@@ -128,21 +128,21 @@ async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
     return f"Stopped {id} and everything it started."
 
 
-async def _run_mcp_command(desk: CommandHost, _: str) -> str:
-    loan = desk.session.crew.loan
+async def _run_mcp_command(host: CommandHost, _: str) -> str:
+    mcp_servers = host.session.runtime.mcp_servers
     rows = [
         tuple(escape_controls(cell, lines="show") for cell in row)
-        for row in mcp.list_server_rows(loan)
+        for row in mcp.list_server_rows(mcp_servers)
     ]
     if not rows:
         return "No MCP servers. Add one with `travois mcp add`."
     said = format_table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
-    prompts = sorted(f"/{name}" for name in mcp.list_mcp_prompts(loan))
+    prompts = sorted(f"/{name}" for name in mcp.list_mcp_prompts(mcp_servers))
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
 
-async def _run_skills_command(desk: CommandHost, _: str) -> str:
-    skills = desk.session.crew.agent.prompt.skills
+async def _run_skills_command(host: CommandHost, _: str) -> str:
+    skills = host.session.runtime.agent.prompt.skills
     found = skills.load_always().skills if skills is not None else ()
     rows = [(one.name, escape_controls(one.description, lines="show")) for one in found]
     return (

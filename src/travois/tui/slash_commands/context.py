@@ -28,28 +28,28 @@ COMPACT_PARTS = (
 COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 
-async def _run_compact_command(desk: CommandHost, typed: str) -> str:
+async def _run_compact_command(host: CommandHost, typed: str) -> str:
     """Run /compact: compact everything, or one side of a named or picked message."""
     if typed == PICK_MESSAGE:
-        part = await desk.pick_option("Compact what?", COMPACT_PARTS)
+        part = await host.pick_option("Compact what?", COMPACT_PARTS)
         if part is None:
             return ""
         typed = ("", FROM_MESSAGE, UP_TO_MESSAGE)[part]
     chosen = COMPACT_SIDE_PATTERN.fullmatch(typed)
     if chosen is None:
-        return compact.describe_compaction(await desk.session.compact(typed))
-    entry = int(chosen[2]) if chosen[2] else await _pick_message(desk, chosen[1])
+        return compact.describe_compaction(await host.session.compact(typed))
+    entry = int(chosen[2]) if chosen[2] else await _pick_message(host, chosen[1])
     if entry is None:
         return ""
     first, last = (entry, 0) if chosen[1] == FROM_MESSAGE else (0, entry)
     return compact.describe_compaction(
-        await desk.session.compact(chosen[3] or "", first=first, last=last)
+        await host.session.compact(chosen[3] or "", first=first, last=last)
     )
 
 
-async def _pick_message(desk: CommandHost, side: str) -> int | None:
+async def _pick_message(host: CommandHost, side: str) -> int | None:
     """Let the user pick one of their messages for /compact, newest first."""
-    items = desk.session.crew.agent.session.view.items
+    items = host.session.runtime.agent.session.view.items
     said = [
         (item.seq, " ".join(extract_text(item.fact.content).split())[:200])
         for item in items
@@ -62,26 +62,26 @@ async def _pick_message(desk: CommandHost, side: str) -> int | None:
     title = (
         "Compact from which message on?" if side == FROM_MESSAGE else "Compact up to which message?"
     )
-    picked = await desk.pick_option(title, [(text, "") for _, text in said])
+    picked = await host.pick_option(title, [(text, "") for _, text in said])
     return None if picked is None else said[picked][0]
 
 
-async def _run_context_command(desk: CommandHost, _: str) -> str:
+async def _run_context_command(host: CommandHost, _: str) -> str:
     """Run /context: show what fills the context window."""
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     return context.describe_window(agent.session, agent.context.layers)
 
 
-async def _run_notes_command(desk: CommandHost, _: str) -> str:
+async def _run_notes_command(host: CommandHost, _: str) -> str:
     """Run /notes: show the model's notes on the session."""
     return context.render_latest_notes(
-        context.list_notes_versions(desk.session.crew.agent.session.all_entries())
+        context.list_notes_versions(host.session.runtime.agent.session.all_entries())
     )
 
 
-async def _run_cost_command(desk: CommandHost, _: str) -> str:
+async def _run_cost_command(host: CommandHost, _: str) -> str:
     """Run /cost: show the cost and the prompt cache misses."""
-    cost = context.compute_session_cost(desk.session.crew.agent.session.all_entries())
+    cost = context.compute_session_cost(host.session.runtime.agent.session.all_entries())
     return context.render_session_cost(cost, time.time())
 
 

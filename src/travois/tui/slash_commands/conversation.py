@@ -58,28 +58,28 @@ MODE_MEANINGS = {
 }
 
 
-async def _run_model_command(desk: CommandHost, name: str) -> str:
+async def _run_model_command(host: CommandHost, name: str) -> str:
     """Run /model: switch to the named model, or to one of a list with windows and prices."""
-    name = name or await _pick_model(desk)
+    name = name or await _pick_model(host)
     if not name:
         return ""
-    async with fire_model_switch(desk.session.crew.agent, name, source="command"):
-        await desk.session.switch_with_summary(name)
-    return f"The model is {desk.session.crew.model.name}."
+    async with fire_model_switch(host.session.runtime.agent, name, source="command"):
+        await host.session.switch_with_summary(name)
+    return f"The model is {host.session.runtime.model.name}."
 
 
-async def _pick_model(desk: CommandHost) -> str:
+async def _pick_model(host: CommandHost) -> str:
     """Let the user pick a model; those that have a key come first. Empty if they cancel."""
-    among = model_catalog(load_workspace(desk.options)[1])
+    among = model_catalog(load_workspace(host.options)[1])
     rows = sorted(models.list_model_rows(among), key=lambda row: not row.key)
-    now = desk.session.crew.model.name
+    now = host.session.runtime.model.name
     offers = [(_mark_current(row.name, now), models.describe_model_row(row)) for row in rows]
-    picked = await desk.pick_option(f"Which model? It is {now}.", offers)
+    picked = await host.pick_option(f"Which model? It is {now}.", offers)
     return "" if picked is None else rows[picked].name
 
 
-def _model_names(desk: CommandHost) -> tuple[str, ...]:
-    among = model_catalog(load_workspace(desk.options)[1]) or catalog.load_catalog()
+def _model_names(host: CommandHost) -> tuple[str, ...]:
+    among = model_catalog(load_workspace(host.options)[1]) or catalog.load_catalog()
     return tuple(among.models)
 
 
@@ -87,34 +87,34 @@ def _mark_current(name: str, now: str) -> str:
     return f"{name}{CURRENT_MARK}" if name == now else name
 
 
-async def _run_effort_command(desk: CommandHost, level: str) -> str:
-    now = desk.session.crew.model.effort or "auto"
+async def _run_effort_command(host: CommandHost, level: str) -> str:
+    now = host.session.runtime.model.effort or "auto"
     if not level:
         offers = [(_mark_current(one, now), "") for one in EFFORT_WORDS]
-        picked = await desk.pick_option("How much effort?", offers)
+        picked = await host.pick_option("How much effort?", offers)
         if picked is None:
             return ""
         level = EFFORT_WORDS[picked]
-    desk.session.exert("" if level == "auto" else level)
-    return f"The effort is {desk.session.crew.model.effort or 'left to the model'}."
+    host.session.exert("" if level == "auto" else level)
+    return f"The effort is {host.session.runtime.model.effort or 'left to the model'}."
 
 
-async def _run_mode_command(desk: CommandHost, name: str) -> str:
-    guard = desk.session.crew.agent.permissions.guard
+async def _run_mode_command(host: CommandHost, name: str) -> str:
+    guard = host.session.runtime.agent.permissions.guard
     if not name:
         barred = {*guard.barred, *({"bypass"} - {guard.mode})}
         known = [one for one in PERMISSION_MODES if one not in barred]
         offers = [(_mark_current(one, guard.mode), MODE_MEANINGS[one]) for one in known]
-        picked = await desk.pick_option("Which permission mode?", offers)
+        picked = await host.pick_option("Which permission mode?", offers)
         if picked is None:
             return ""
         name = known[picked]
-    desk.session.enter(name)
-    return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
+    host.session.enter(name)
+    return f"The mode is {host.session.runtime.agent.permissions.guard.mode}."
 
 
-async def _run_todos_command(desk: CommandHost, _: str) -> str:
-    found = AgentTasks(desk.session.crew.agent).read()
+async def _run_todos_command(host: CommandHost, _: str) -> str:
+    found = AgentTasks(host.session.runtime.agent).read()
     lines = (
         f"{TODO_MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}"
         for one in found
@@ -122,78 +122,78 @@ async def _run_todos_command(desk: CommandHost, _: str) -> str:
     return "\n".join(lines) or "No todos."
 
 
-async def _run_rewind_command(desk: CommandHost, number: str) -> str:
+async def _run_rewind_command(host: CommandHost, number: str) -> str:
     """Run /rewind: let the user pick a turn, and rewind with or without files."""
-    keeper, entries = _open_rewind(desk)
+    snapshots, entries = _open_rewind(host)
     said = list_turns(entries)
-    if keeper is None or not said:
+    if snapshots is None or not said:
         return "Nothing to rewind."
-    turn = await _choose_turn(desk, said, number)
-    return await _rewind_to(desk, keeper, entries, turn=turn) if turn else ""
+    turn = await _choose_turn(host, said, number)
+    return await _rewind_to(host, snapshots, entries, turn=turn) if turn else ""
 
 
-async def _run_undo_command(desk: CommandHost, _: str) -> str:
+async def _run_undo_command(host: CommandHost, _: str) -> str:
     """Run /undo: take back the last message and everything after it."""
-    keeper, entries = _open_rewind(desk)
+    snapshots, entries = _open_rewind(host)
     said = list_turns(entries)
-    if keeper is None or not said:
+    if snapshots is None or not said:
         return "Nothing to undo."
-    return await _rewind_to(desk, keeper, entries, turn=said[-1])
+    return await _rewind_to(host, snapshots, entries, turn=said[-1])
 
 
-async def _run_redo_command(desk: CommandHost, _: str) -> str:
+async def _run_redo_command(host: CommandHost, _: str) -> str:
     """Run /redo: take back the last rewind."""
-    keeper, entries = _open_rewind(desk)
-    if keeper is None:
+    snapshots, entries = _open_rewind(host)
+    if snapshots is None:
         return "Nothing to redo."
-    way = await anyio.to_thread.run_sync(rewind.plan_rewind_undo, entries, keeper)
-    agent = desk.session.crew.agent
+    way = await anyio.to_thread.run_sync(rewind.plan_rewind_undo, entries, snapshots)
+    agent = host.session.runtime.agent
     outcome = rewind.apply_rewind(
-        agent.session, keeper, way, wrote=agent.world.processes.accept_change
+        agent.session, snapshots, way, wrote=agent.world.processes.accept_change
     )
     return f"Undid the rewind: {outcome.restored} files restored, {outcome.deleted} deleted."
 
 
-def _open_rewind(desk: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
+def _open_rewind(host: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
     """Open the snapshots and all entries for a rewind; raise `UserError` during a turn."""
-    if desk.session.running:
+    if host.session.running:
         raise UserError("A turn is running", fix="Stop it with Esc first.")
-    agent = desk.session.crew.agent
-    keeper = agent.world.snapshots
-    known = keeper if isinstance(keeper, Snapshots) else None
+    agent = host.session.runtime.agent
+    snapshots = agent.world.snapshots
+    known = snapshots if isinstance(snapshots, Snapshots) else None
     return known, list(agent.session.all_entries())
 
 
 async def _rewind_to(
-    desk: CommandHost, keeper: Snapshots, entries: list[Entry], *, turn: ConversationTurn
+    host: CommandHost, snapshots: Snapshots, entries: list[Entry], *, turn: ConversationTurn
 ) -> str:
     """Show what a rewind would restore, ask what to rewind, and do it."""
-    agent, number = desk.session.crew.agent, turn.number - 1
-    plan = partial(rewind.plan_rewind_to_turn, entries, keeper, number=number)
+    agent, number = host.session.runtime.agent, turn.number - 1
+    plan = partial(rewind.plan_rewind_to_turn, entries, snapshots, number=number)
     way = await anyio.to_thread.run_sync(plan)
     if diff := await anyio.to_thread.run_sync(
-        rewind_commands.render_rewind_diff, way, keeper, agent.world.root
+        rewind_commands.render_rewind_diff, way, snapshots, agent.world.root
     ):
-        desk.show_diff(diff)
+        host.show_diff(diff)
     title = " ".join(turn.text.split())[:80]
     count = len(way.changes)
     what = "1 file changes" if count == 1 else f"{count or 'no'} files change"
-    part = await desk.pick_option(f"Rewind to before “{title}”? {what}.", REWIND_PARTS)
+    part = await host.pick_option(f"Rewind to before “{title}”? {what}.", REWIND_PARTS)
     if part is None:
         return ""
     if part:
-        way = rewind.plan_rewind_to_turn(entries, keeper, number=number, part="conversation")
+        way = rewind.plan_rewind_to_turn(entries, snapshots, number=number, part="conversation")
     outcome = rewind.apply_rewind(
-        agent.session, keeper, way, wrote=agent.world.processes.accept_change
+        agent.session, snapshots, way, wrote=agent.world.processes.accept_change
     )
-    desk.set_input(turn.text)
+    host.set_input(turn.text)
     kept = f", {len(way.theirs)} kept because others changed them" if way.theirs else ""
     files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
     return f"Rewound to before this message: {files}. /redo takes it back."
 
 
 async def _choose_turn(
-    desk: CommandHost, said: list[ConversationTurn], number: str
+    host: CommandHost, said: list[ConversationTurn], number: str
 ) -> ConversationTurn | None:
     """Return the turn for /rewind, together with all that followed it."""
     if number:
@@ -202,38 +202,38 @@ async def _choose_turn(
             raise UserError(f"There is no turn {number}", why=f"the conversation has {len(said)}")
         return found[0]
     last = said[::-1][:MAX_TURNS_OFFERED]
-    picked = await desk.pick_option(
+    picked = await host.pick_option(
         "Rewind to before which message?",
         [(" ".join(turn.text.split())[:200], "") for turn in last],
     )
     return None if picked is None else last[picked]
 
 
-async def _run_clear_command(desk: CommandHost, _: str) -> str:
-    desk.switch_to(new_session_options(desk.options))
+async def _run_clear_command(host: CommandHost, _: str) -> str:
+    host.switch_to(new_session_options(host.options))
     return ""
 
 
-async def _run_copy_command(desk: CommandHost, number: str) -> str:
+async def _run_copy_command(host: CommandHost, number: str) -> str:
     """Run /copy: copy one of the model's answers to the clipboard."""
-    facts = (entry.fact for entry in desk.session.crew.agent.session.history())
+    facts = (entry.fact for entry in host.session.runtime.agent.session.history())
     said = [
         text for one in facts if isinstance(one, Assistant) and (text := extract_text(one.content))
     ]
     back = int(number) if number.isdecimal() and int(number) else 1
     if len(said) < back:
         return "There is no answer to copy." if not said else f"There are only {len(said)} answers."
-    desk.copy_text(said[-back])
+    host.copy_text(said[-back])
     return f"Copied {len(said[-back]):,} characters."
 
 
-async def _run_paste_command(desk: CommandHost, _: str) -> str:
+async def _run_paste_command(host: CommandHost, _: str) -> str:
     """Run /paste: attach the image on the clipboard, as a file named in the prompt."""
     data = await anyio.to_thread.run_sync(clipboard.read_image)
     folder = home.locate_home(os.environ).path / "pasted"
     path = folder / strftime("%Y%m%d-%H%M%S.png", localtime())
     await anyio.to_thread.run_sync(partial(_save_image, path, data))
-    desk.insert_input(f"{path} ")
+    host.insert_input(f"{path} ")
     return ""
 
 
@@ -242,9 +242,9 @@ def _save_image(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-async def _run_vim_command(desk: CommandHost, _: str) -> str:
+async def _run_vim_command(host: CommandHost, _: str) -> str:
     """Run /vim: switch the vi keys on or off, also for new sessions."""
-    is_on = desk.toggle_vim()
+    is_on = host.toggle_vim()
     save_user_setting(home.locate_home(os.environ), "tui.vim", is_on)
     return f"The vi keys are {'on' if is_on else 'off'}, also in new sessions."
 
@@ -253,22 +253,22 @@ def _list_theme_names() -> tuple[str, ...]:
     return theme.list_themes((theme.own_themes_folder(os.environ),))
 
 
-async def _run_theme_command(desk: CommandHost, name: str) -> str:
+async def _run_theme_command(host: CommandHost, name: str) -> str:
     if not name:
         names = _list_theme_names()
-        picked = await desk.pick_option("Which theme?", [(one, "") for one in names])
+        picked = await host.pick_option("Which theme?", [(one, "") for one in names])
         name = "" if picked is None else names[picked]
     if not name:
         return ""
-    desk.set_theme(name)
+    host.set_theme(name)
     save_user_setting(home.locate_home(os.environ), "tui.theme", name)
     return f"The theme is {name}, also in new sessions."
 
 
-async def _run_style_command(desk: CommandHost, name: str) -> str:
-    known = _list_output_styles(desk)
+async def _run_style_command(host: CommandHost, name: str) -> str:
+    known = _list_output_styles(host)
     if not name:
-        picked = await desk.pick_option(
+        picked = await host.pick_option(
             "Which output style for a new conversation?", list(known.items())
         )
         name = "" if picked is None else list(known)[picked]
@@ -277,21 +277,21 @@ async def _run_style_command(desk: CommandHost, name: str) -> str:
             f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}."
         )
     if name:
-        desk.switch_to(replace(new_session_options(desk.options), style=name))
+        host.switch_to(replace(new_session_options(host.options), style=name))
     return ""
 
 
-def _list_output_styles(desk: CommandHost) -> dict[str, str]:
+def _list_output_styles(host: CommandHost) -> dict[str, str]:
     """Return all output styles with their descriptions."""
-    place, loaded = load_workspace(desk.options)
-    found, _ = load_styles(skill_folders(place, loaded, desk.options))
+    place, loaded = load_workspace(host.options)
+    found, _ = load_styles(skill_folders(place, loaded, host.options))
     return {DEFAULT_STYLE: "the standard style"} | {
         one.name: one.description for one in found.values()
     }
 
 
-async def _run_quit_command(desk: CommandHost, _: str) -> str:
-    desk.switch_to(None)
+async def _run_quit_command(host: CommandHost, _: str) -> str:
+    host.switch_to(None)
     return ""
 
 

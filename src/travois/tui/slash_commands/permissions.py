@@ -24,35 +24,35 @@ with lazy_imports():
 PERMISSION_WORDS = ("why", "forget", "mode")
 
 
-async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
+async def _run_permissions_command(host: CommandHost, typed: str) -> str:
     """Run /permissions: show rules, explain decisions, set the mode."""
     word, _, rest = typed.partition(" ")
-    guard, rest = desk.session.crew.agent.permissions.guard, rest.strip()
+    guard, rest = host.session.runtime.agent.permissions.guard, rest.strip()
     match word:
         case "":
-            bounds = desk.session.crew.agent.permissions.sandbox
+            bounds = host.session.runtime.agent.permissions.sandbox
             origin = "your answer, or the settings" if bounds is not None and bounds.free else ""
             rules = permissions.render_rule_table(guard.rules, sandboxed=origin)
             return f"Mode {guard.mode}.\n\n{rules}"
         case "why":
             args = Namespace(
-                text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
+                text=rest, mode=guard.mode, tool="Bash", settings=host.options.settings
             )
-            return await capture_output(desk, partial(permissions.run_permissions_why, args))
+            return await capture_output(host, partial(permissions.run_permissions_why, args))
         case "forget":
-            return await _forget_rule(desk, rest)
+            return await _forget_rule(host, rest)
         case "mode":
-            desk.session.enter(rest)
-            return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
+            host.session.enter(rest)
+            return f"The mode is {host.session.runtime.agent.permissions.guard.mode}."
         case _:
             fix = f"Use {', '.join(PERMISSION_WORDS)}."
             raise UserError(f"Unknown subcommand: /permissions {word}", fix=fix)
 
 
-async def _forget_rule(desk: CommandHost, rule: str) -> str:
+async def _forget_rule(host: CommandHost, rule: str) -> str:
     """Remove a saved permission answer, for this session and later ones."""
-    await capture_output(desk, partial(permissions.run_permissions_forget, Namespace(rule=rule)))
-    agent = desk.session.crew.agent
+    await capture_output(host, partial(permissions.run_permissions_forget, Namespace(rule=rule)))
+    agent = host.session.runtime.agent
     if rule == permissions.SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
     answers = {(rule, origin) for origin in (ANSWERS_SOURCE, "your answer")}
@@ -61,8 +61,8 @@ async def _forget_rule(desk: CommandHost, rule: str) -> str:
     return f"{rule} is no longer allowed by your answer."
 
 
-async def _run_hooks_command(desk: CommandHost, _: str) -> str:
-    found, notices = hooks.load_hooks(load_workspace(desk.options)[1])
+async def _run_hooks_command(host: CommandHost, _: str) -> str:
+    found, notices = hooks.load_hooks(load_workspace(host.options)[1])
     if not found and not notices:
         return "No hooks are configured."
     rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in found]

@@ -31,12 +31,12 @@ with lazy_imports():
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
 
 
-async def _run_memory_command(desk: CommandHost, typed: str) -> str:
+async def _run_memory_command(host: CommandHost, typed: str) -> str:
     """Run /memory: list, search, add and edit memories."""
-    place, loaded = load_workspace(desk.options)
+    place, loaded = load_workspace(host.options)
     known = open_memories_here(place.home, place.project, loaded)
     return await anyio.to_thread.run_sync(
-        partial(_answer_memory_command, known, typed, session=desk.session.id)
+        partial(_answer_memory_command, known, typed, session=host.session.id)
     )
 
 
@@ -88,11 +88,11 @@ MEMORY_COMMANDS = {
 EXPORT_FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
 
 
-async def _run_config_command(desk: CommandHost, key: str) -> str:
+async def _run_config_command(host: CommandHost, key: str) -> str:
     """Run /config: show settings and where they come from."""
 
     def explain_settings() -> str:
-        loaded = load_workspace(desk.options)[1]
+        loaded = load_workspace(host.options)[1]
         found = models.find_settings(
             loaded, "" if key == "all" else key.removeprefix("explain").strip()
         )
@@ -106,41 +106,41 @@ async def _run_config_command(desk: CommandHost, key: str) -> str:
     return await anyio.to_thread.run_sync(explain_settings) + more
 
 
-async def _run_doctor_command(desk: CommandHost, _: str) -> str:
+async def _run_doctor_command(host: CommandHost, _: str) -> str:
     """Run /doctor: check the sandbox, programs and model."""
-    return await capture_output(desk, partial(models.run_doctor, Namespace(json=False)))
+    return await capture_output(host, partial(models.run_doctor, Namespace(json=False)))
 
 
-async def _run_search_command(desk: CommandHost, text: str) -> str:
+async def _run_search_command(host: CommandHost, text: str) -> str:
     """Run /search: search past sessions."""
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
-    return (await capture_output(desk, partial(sessions.run_search, args))).replace(
+    return (await capture_output(host, partial(sessions.run_search, args))).replace(
         "travois --resume", "/resume"
     )
 
 
-async def _run_dream_command(desk: CommandHost, word: str) -> str:
+async def _run_dream_command(host: CommandHost, word: str) -> str:
     """Run /dream: show or stop memory consolidation."""
     if word not in ("", "status", "stop"):
         raise UserError(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
-    nights = dreaming.compose_dreaming(*load_workspace(desk.options))
+    nights = dreaming.compose_dreaming(*load_workspace(host.options))
     show = (
         partial(dream.stop_consolidation, nights)
         if word == "stop"
         else partial(dream.show_consolidations, nights, json=False)
     )
-    return (await capture_output(desk, show)).replace("travois memory", "/memory")
+    return (await capture_output(host, show)).replace("travois memory", "/memory")
 
 
-async def _run_export_command(desk: CommandHost, name: str) -> str:
+async def _run_export_command(host: CommandHost, name: str) -> str:
     """Run /export: write this session to a file."""
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
         raise UserError(f"{path} already exists", fix="Choose another name.")
     kind = EXPORT_FORMATS.get(os.path.splitext(path)[1].lower(), "markdown")
-    args = Namespace(session=desk.session.id, format=kind, output=path)
-    return await capture_output(desk, partial(sessions.run_sessions_export, args))
+    args = Namespace(session=host.session.id, format=kind, output=path)
+    return await capture_output(host, partial(sessions.run_sessions_export, args))
 
 
 PROGRAM_COMMANDS = {

@@ -33,9 +33,9 @@ async def choose_session(
 ) -> Options | None:
     """Show the session picker for /resume; None if the user cancels."""
     place, _ = load_workspace(replace(options, resume=""))
-    shelf = SessionPicker(place.home, place.project, but=but)
-    found = await browse(shelf)
-    return None if found is None else shelf.resume_options(found, options)
+    picker = SessionPicker(place.home, place.project, but=but)
+    found = await browse(picker)
+    return None if found is None else picker.resume_options(found, options)
 
 
 def new_session_options(options: Options) -> Options:
@@ -50,38 +50,38 @@ def reason_for_leaving(options: Options | None) -> LeaveReason:
     return "resume" if options.resume or options.latest else "clear"
 
 
-async def _run_resume_command(desk: CommandHost, name: str) -> str:
+async def _run_resume_command(host: CommandHost, name: str) -> str:
     if not name or name == PICK_SESSION:
-        chosen = await choose_session(desk.pick_session, desk.options, but=desk.session.id)
+        chosen = await choose_session(host.pick_session, host.options, but=host.session.id)
     else:
-        place, _ = load_workspace(desk.options)
+        place, _ = load_workspace(host.options)
         found = find_session(place.home, name, project=place.project)
-        if found.id == desk.session.id:
+        if found.id == host.session.id:
             return "You are already in this session."
-        chosen = SessionPicker(place.home, place.project).resume_options(found, desk.options)
+        chosen = SessionPicker(place.home, place.project).resume_options(found, host.options)
     if chosen is not None:
-        desk.switch_to(chosen)
+        host.switch_to(chosen)
     return ""
 
 
-async def _run_fork_command(desk: CommandHost, _: str) -> str:
-    session = desk.session
-    if not session.crew.agent.session.prompted:
+async def _run_fork_command(host: CommandHost, _: str) -> str:
+    session = host.session
+    if not session.runtime.agent.session.prompted:
         return "Nothing to fork yet: send a message first."
-    desk.switch_to(replace(desk.options, resume=session.id, latest=False, fork=True, session_id=""))
+    host.switch_to(replace(host.options, resume=session.id, latest=False, fork=True, session_id=""))
     return f"Forked. To return to the original: /resume {session.id[:8]}"
 
 
-async def _run_rename_command(desk: CommandHost, name: str) -> str:
+async def _run_rename_command(host: CommandHost, name: str) -> str:
     if not name:
         raise UserError("/rename needs a name", fix="For example: /rename the parser")
     known = " ".join(name.split())
-    desk.session.crew.agent.session.append(Changed("name", known))
+    host.session.runtime.agent.session.append(Changed("name", known))
     return f"Renamed. To resume it: /resume {known}"
 
 
-async def _run_inspect_command(desk: CommandHost, _: str) -> str:
-    session = desk.session
+async def _run_inspect_command(host: CommandHost, _: str) -> str:
+    session = host.session
     if session not in _inspector_addresses:
         _inspector_addresses[session] = await _start_inspector(session)
     return f"View this session in the browser while it is open:\n{_inspector_addresses[session]}"
@@ -95,7 +95,7 @@ def find_inspector_address(session: Session) -> str:
 async def _start_inspector(session: Session) -> str:
     """Start the inspector as a process that ends with the session; return its address."""
     send, receive = anyio.create_memory_object_stream[str](1)
-    beside = session.crew.agent.runtime.background
+    beside = session.runtime.agent.runtime.background
     assert beside is not None
 
     async def serve_inspector() -> None:

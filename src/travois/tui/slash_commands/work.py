@@ -27,12 +27,12 @@ def load_command_prompt(name: str) -> str:
     return Path(__file__).with_name("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
-async def _run_init_command(desk: CommandHost, more: str) -> str | CommandPrompt:
+async def _run_init_command(host: CommandHost, more: str) -> str | CommandPrompt:
     """Run /init: write AGENTS.md, by the model or, without one, by rules."""
-    if not desk.session.crew.model.is_frail:
+    if not host.session.runtime.model.is_frail:
         text = load_command_prompt("init")
         return CommandPrompt((Text(f"{text}\n{more}" if more else text),))
-    path = os.path.join(desk.session.crew.agent.world.root, INSTRUCTIONS_FILE)
+    path = os.path.join(host.session.runtime.agent.world.root, INSTRUCTIONS_FILE)
     if os.path.lexists(path):
         raise UserError(f"{INSTRUCTIONS_FILE} exists already", fix="Edit it, or remove it first.")
     text = await anyio.to_thread.run_sync(draft_instructions, os.path.dirname(path))
@@ -40,7 +40,7 @@ async def _run_init_command(desk: CommandHost, more: str) -> str | CommandPrompt
     return f"Wrote {INSTRUCTIONS_FILE} from the project's own files; complete it by hand:\n\n{text}"
 
 
-async def _run_review_command(desk: CommandHost, what: str) -> CommandPrompt:
+async def _run_review_command(host: CommandHost, what: str) -> CommandPrompt:
     """Run /review: let the model review the uncommitted changes, or the named ones."""
     named = f"{what} (a branch, a commit, a range, a pull request or files)"
     return CommandPrompt(
@@ -48,16 +48,16 @@ async def _run_review_command(desk: CommandHost, what: str) -> CommandPrompt:
     )
 
 
-async def _run_diff_command(desk: CommandHost, what: str) -> str:
+async def _run_diff_command(host: CommandHost, what: str) -> str:
     """Run /diff: show the uncommitted changes, or the difference to a commit."""
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     diff = await _run_git(
         agent, "diff", "--no-color", "--no-ext-diff", *(what.split() or ("HEAD",))
     )
     listed = "" if what else await _run_git(agent, "ls-files", "--others", "--exclude-standard")
     unknown = [f"not yet known to git: {name}" for name in listed.split("\n") if name]
     if diff:
-        desk.show_diff(diff)
+        host.show_diff(diff)
     return "\n".join(unknown) or ("" if diff else "Nothing has changed.")
 
 
@@ -71,16 +71,16 @@ async def _run_git(agent: Agent, *words: str) -> str:
     return done.output.head_and_tail().decode(errors="replace").rstrip()
 
 
-async def _run_add_dir_command(desk: CommandHost, name: str) -> str:
+async def _run_add_dir_command(host: CommandHost, name: str) -> str:
     """Run /add-dir: let the session read and change another folder."""
     if not name:
         raise UserError("/add-dir needs a folder", fix="For example: /add-dir ../shared")
-    agent = desk.session.crew.agent
+    agent = host.session.runtime.agent
     path = os.path.realpath(os.path.join(agent.world.root, os.path.expanduser(name)))
     if not os.path.isdir(path):
         raise UserError(f"{name} is not a folder")
     update = PermissionUpdate("addDirectories", directories=(path,), destination="localSettings")
-    keep = await desk.pick_option(
+    keep = await host.pick_option(
         f"Let this session read and change {path}?",
         (("yes, this session", ""), ("yes, and later sessions in this project", ""), ("no", "")),
     )

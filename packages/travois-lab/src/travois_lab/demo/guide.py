@@ -34,12 +34,12 @@ class Tour(SessionGuide):
         """The conversation whose questions are answered by themselves."""
         self.finished = False
 
-    def prepare_screen(self, desk: Controller) -> None:
+    def prepare_screen(self, controller: Controller) -> None:
         """Say at all times who plays the model."""
-        screen, below = desk.screen, desk.screen.footer
+        screen, below = controller.screen, controller.screen.footer
 
         def footer(columns: int) -> list[str]:
-            ways = "" if desk.is_busy or self._pace else " · Enter continues, Ctrl-C exits"
+            ways = "" if controller.is_busy or self._pace else " · Enter continues, Ctrl-C exits"
             label = wrap_words(f"{LABEL}{ways}", columns - 2)
             return [*(screen.theme.mark(f"  {line}", "warn") for line in label), *below(columns)]
 
@@ -48,59 +48,61 @@ class Tour(SessionGuide):
     def show_farewell(self, lines: Sequence[str]) -> None:
         """What there is to say is in the account."""
 
-    async def on_user_turn(self, desk: Controller) -> None:
+    async def on_user_turn(self, controller: Controller) -> None:
         """Tell the step that comes after what was typed, and propose what to type."""
         if self._at < 0:
-            self._let_leave(desk)
-        last = desk.screen.buffer.history.get_strings()[-1:]
+            self._let_leave(controller)
+        last = controller.screen.buffer.history.get_strings()[-1:]
         if self._at < 0 or (last and STEPS[self._at].taken(last[0])):
             self._at += 1
-            self._tell(desk)
+            self._tell(controller)
         self.finished = self._at == len(STEPS) - 1
         if self._pace:
-            await self._play(desk, self._pace)
+            await self._play(controller, self._pace)
         else:
-            desk.set_input(STEPS[self._at].typed)
+            controller.set_input(STEPS[self._at].typed)
 
-    def _tell(self, desk: Controller) -> None:
-        step, mark = STEPS[self._at], desk.screen.theme.mark
+    def _tell(self, controller: Controller) -> None:
+        step, mark = STEPS[self._at], controller.screen.theme.mark
         title = f"{mark(f'{self._at + 1}/{len(STEPS)}', 'accent')}  {mark(step.title, 'strong')}"
         edge = mark("┃", "accent")
-        about = wrap_words(step.about, min(desk.screen.columns, WIDE) - 6)
-        desk.screen.show_lines("", f"  {edge} {title}", *(f"  {edge} {line}" for line in about))
+        about = wrap_words(step.about, min(controller.screen.columns, WIDE) - 6)
+        controller.screen.show_lines(
+            "", f"  {edge} {title}", *(f"  {edge} {line}" for line in about)
+        )
 
-    async def _play(self, desk: Controller, pace: Pace) -> None:
-        step, beside = STEPS[self._at], desk.session.crew.agent.runtime.background
-        if self._consents is not desk.session and beside is not None:
-            self._consents = desk.session
-            beside(partial(self._consent, desk, pace))
+    async def _play(self, controller: Controller, pace: Pace) -> None:
+        step, beside = STEPS[self._at], controller.session.runtime.agent.runtime.background
+        if self._consents is not controller.session and beside is not None:
+            self._consents = controller.session
+            beside(partial(self._consent, controller, pace))
         await anyio.sleep(len(step.about) * pace.reading)
         for end in range(1, len(step.typed) + 1):
-            desk.set_input(step.typed[:end])
+            controller.set_input(step.typed[:end])
             await anyio.sleep(pace.typing)
-        _press(desk, Keys.Enter)
+        _press(controller, Keys.Enter)
 
-    async def _consent(self, desk: Controller, pace: Pace) -> None:
+    async def _consent(self, controller: Controller, pace: Pace) -> None:
         """Say yes to every question."""
         while True:
             await anyio.sleep(GLANCE)
-            if desk.screen.menu is not None:
+            if controller.screen.menu is not None:
                 await anyio.sleep(MENU_QUIET_SECONDS + pace.deciding)
-                _press(desk, "y")
+                _press(controller, "y")
 
-    def _let_leave(self, desk: Controller) -> None:
+    def _let_leave(self, controller: Controller) -> None:
         """One Ctrl-C is enough where nothing is lost by it."""
-        known = desk.screen.app.key_bindings
+        known = controller.screen.app.key_bindings
         assert isinstance(known, KeyBindings)
-        idle = Condition(lambda: not desk.is_busy and not desk.screen.is_asking)
+        idle = Condition(lambda: not controller.is_busy and not controller.screen.is_asking)
 
         def leave(event: KeyPressEvent) -> None:
-            desk.handle_key("leave")
+            controller.handle_key("leave")
 
         known.add(Keys.ControlC, filter=idle)(leave)
 
 
-def _press(desk: Controller, key: Keys | str) -> None:
-    processor = desk.screen.app.key_processor
+def _press(controller: Controller, key: Keys | str) -> None:
+    processor = controller.screen.app.key_processor
     processor.feed(KeyPress(key))
     processor.process_keys()
