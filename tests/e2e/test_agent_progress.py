@@ -54,7 +54,7 @@ def test_the_screen_names_what_an_agent_does_under_its_call(program: Program) ->
         glass.ready()
         glass.type("go\r")
         glass.until("Start agent (general): count logs", f"{NAME} · Bash · ", " tokens")
-        glass.type("/agents\r")
+        glass.type("/agents list\r")
         glass.until("LAST TOOL", "DOING")
         row = next(line for line in glass.lines if line.strip().startswith("a1 "))
         assert "running" in row and NAME in row and "Bash" in row and "$" in row

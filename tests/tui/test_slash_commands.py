@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.core.content import Text, extract_text
-from travois.core.facts import Changed
+from travois.core.facts import Changed, Spawned
 from travois.permissions.rules import parse_permission_rule
 from travois.ports.world import Command
 from travois.sessions.home import TravoisHome
@@ -255,6 +256,66 @@ def test_agents_are_told_with_the_kinds_that_there_are(options: Options) -> None
     assert {"explore", "general", "plan", "fork"} <= {
         line.split(" ")[0] for line in told.split("\n")
     }
+
+
+def spawned_once(desk: LineModeHost) -> None:
+    desk.session.runtime.agent.session.append(Spawned("a1", "explore", "count the logs"))
+
+
+def test_an_agent_is_chosen_from_a_list_that_ends_with_the_tables(options: Options) -> None:
+    reader = Reader("2", "", "1")
+
+    async def run(desk: LineModeHost) -> None:
+        spawned_once(desk)
+        told = str(await run_slash_line(desk, "/agents"))
+        assert "a1" in told and "explore" in told and "TYPE" in told
+        assert reader.seen == [
+            "Which agent?",
+            "  1. a1  count the logs: explore · ended",
+            "  2. list: all agents and agent types as tables",
+        ]
+        assert await run_slash_line(desk, "/agents") == "", "nothing was chosen"
+        assert "has no agent 'a1'" in str(await run_slash_line(desk, "/agents")), "shown at once"
+
+    at_desk(options, run, reader)
+
+
+def test_a_front_end_that_cannot_ask_lists_agents_and_servers(options: Options) -> None:
+    async def run(desk: LineModeHost) -> None:
+        spawned_once(desk)
+        desk.can_choose = False
+        assert "count the logs" in str(await run_slash_line(desk, "/agents"))
+        assert str(await run_slash_line(desk, "/mcp")).startswith("SERVER")
+
+    servers = {"mcpServers": {"s": {"command": "true"}}}
+    at_desk(replace(options, mcp=(json.dumps(servers),)), run)
+
+
+def test_an_mcp_server_is_chosen_then_shown_disabled_enabled_and_reconnected(
+    options: Options,
+) -> None:
+    pytest.importorskip("mcp")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
+    server = {"command": sys.executable, "args": [lender, "none"]}
+    typed = replace(options, mcp=(json.dumps({"mcpServers": {"s": server}}),))
+    reader = Reader("1", "3", "1", "2", "1", "2", "2")
+
+    async def run(desk: LineModeHost) -> None:
+        (link,) = desk.session.runtime.mcp_servers.links
+        await link.wait_until_started()
+        assert await run_slash_line(desk, "/mcp") == "s is disabled, until this session ends."
+        assert not link.on
+        assert "Enable it first" in str(await run_slash_line(desk, "/mcp reconnect s"))
+        assert await run_slash_line(desk, "/mcp") == "s is enabled."
+        assert str(await run_slash_line(desk, "/mcp")).startswith("s is connected: ")
+        assert str(await run_slash_line(desk, "/mcp")).startswith("SERVER")
+        shown = str(await run_slash_line(desk, "/mcp show s"))
+        assert shown.startswith("s: connected (") and "\nadd " in shown
+        assert "/mcp__s__greet" in shown
+        assert "There is no MCP server 'x'" in str(await run_slash_line(desk, "/mcp show x"))
+        assert any(line.startswith("  1. s: disabled") for line in reader.seen)
+
+    at_desk(typed, run, reader)
 
 
 def test_settings_are_told_with_who_decided_them(options: Options) -> None:

@@ -42,6 +42,8 @@ MAX_DIFF_LINES = 400
 class Controller:
     """The state of the terminal app: the screen, its session and the queued input."""
 
+    can_choose = True
+
     def __init__(self, options: Options, taste: TuiSettings, *, history: str) -> None:
         self.options = options
         self.pastes = keys.Pastes()

@@ -92,6 +92,8 @@ def _format_session_age(summary: SessionSummary) -> str:
 class LineModeHost(slash.ScreenlessHost):
     """The host of slash commands in line mode."""
 
+    can_choose = True
+
     def __init__(self, session: Session, options: Options, reader: LineReader) -> None:
         self.session = session
         self.options = options

@@ -56,6 +56,11 @@ class CommandHost(Protocol):
         """The width available for an answer."""
         ...
 
+    @property
+    def can_choose(self) -> bool:
+        """True if a choice can be put to the user."""
+        ...
+
     async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
@@ -99,6 +104,8 @@ class CommandHost(Protocol):
 
 class ScreenlessHost:
     """The answers to slash commands of a host that has no screen of ours."""
+
+    can_choose = False
 
     async def ask_secret(self, label: str) -> str | None:
         """Return None: nothing can be typed unseen."""

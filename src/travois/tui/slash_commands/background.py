@@ -1,10 +1,9 @@
-"""Slash commands for what runs beside the conversation: agents, tasks, MCP servers, skills."""
+"""Slash commands for what runs beside the conversation: agents, tasks, skills."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from travois.compose import mcp
 from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.engine.background_jobs import build_end_report, running_jobs
@@ -14,25 +13,36 @@ from travois.terminal import escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand, capture_output
+from travois.tui.slash_commands import servers
 
 with lazy_imports():
     from travois.commands import agents as agent_commands
 
 
 AGENT_HEADINGS = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")
+AGENT_ACTIONS = (
+    ("show", "what it said and did"),
+    ("tell", "write to it; it reads that before its next step"),
+    ("stop", "end it; what it has done stays"),
+)
+LIST_OPTION = ("list", "all agents and agent types as tables")
 MAX_TASK_LINES = 40
 """Last lines of a process that are shown."""
 
 
 async def _run_agents_command(host: CommandHost, typed: str) -> str:
-    """Run /agents: list, show, message or stop subagents."""
+    """Run /agents: choose, list, show, message or stop subagents."""
+    if not typed and host.can_choose and host.session.runtime.agent.session.children:
+        typed = await _pick_agent_action(host)
+        if not typed:
+            return ""
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
     agent = host.session.runtime.agent
     agents = agent.team.children
     assert agents is not None
     match word:
-        case "":
+        case "" | "list":
             return f"{_list_session_agents(agent, agents)}\n\n{_list_agent_types(agents)}"
         case "show":
             return await capture_output(
@@ -45,7 +55,40 @@ async def _run_agents_command(host: CommandHost, typed: str) -> str:
         case "tell" | "stop":
             raise UserError(f"No running agent {id!r}", fix="/agents lists all agents.")
         case _:
-            raise UserError(f"Unknown subcommand: /agents {word}", fix="Use show, tell or stop.")
+            raise UserError(
+                f"Unknown subcommand: /agents {word}", fix="Use list, show, tell or stop."
+            )
+
+
+async def _pick_agent_action(host: CommandHost) -> str:
+    """Let the user choose a subagent and what to do with it, as typed after /agents; or nothing."""
+    agent = host.session.runtime.agent
+    children = agent.team.children
+    assert children is not None
+    states = {id: report.state for id, report in children.reports().items()}
+    ids = list(agent.session.children)
+    offers = [
+        (f"{id}  {agent.session.children[id].what}", _describe_agent(agent, id, states.get(id)))
+        for id in ids
+    ]
+    picked = await host.pick_option("Which agent?", [*offers, LIST_OPTION])
+    if picked is None or picked == len(ids):
+        return "" if picked is None else "list"
+    id = ids[picked]
+    if states.get(id) != "running":
+        return f"show {id}"
+    action = await host.pick_option(f"{id}: {agent.session.children[id].what}", AGENT_ACTIONS)
+    word = "" if action is None else AGENT_ACTIONS[action][0]
+    if word == "tell":
+        host.insert_input(f"/agents tell {id} ")
+    return f"{word} {id}" if word in ("show", "stop") else ""
+
+
+def _describe_agent(agent: Agent, id: str, state: str | None) -> str:
+    """Describe a subagent beside its name: type, state, activity."""
+    known = {now.id: format_agent_progress(now) for now in list_running_agents(agent)}
+    parts = (agent.session.children[id].kind, state or "ended", known.get(id, ""))
+    return " · ".join(part for part in parts if part)
 
 
 def _list_session_agents(agent: Agent, agents: Subagents) -> str:
@@ -128,19 +171,6 @@ async def _handle_task(host: CommandHost, word: str, id: str) -> str:
     return f"Stopped {id} and everything it started."
 
 
-async def _run_mcp_command(host: CommandHost, _: str) -> str:
-    mcp_servers = host.session.runtime.mcp_servers
-    rows = [
-        tuple(escape_controls(cell, lines="show") for cell in row)
-        for row in mcp.list_server_rows(mcp_servers)
-    ]
-    if not rows:
-        return "No MCP servers. Add one with `travois mcp add`."
-    said = format_table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
-    prompts = sorted(f"/{name}" for name in mcp.list_mcp_prompts(mcp_servers))
-    return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
-
-
 async def _run_skills_command(host: CommandHost, _: str) -> str:
     skills = host.session.runtime.agent.prompt.skills
     found = skills.load_always().skills if skills is not None else ()
@@ -155,9 +185,9 @@ async def _run_skills_command(host: CommandHost, _: str) -> str:
 SIDE_COMMANDS = {
     "agents": SlashCommand(
         "/agents [WORD …]",
-        "list agents and types; show, tell, stop ID",
+        "choose an agent; list, show, tell, stop ID",
         _run_agents_command,
-        lambda desk: ("show", "tell", "stop"),
+        lambda desk: ("list", "show", "tell", "stop"),
         when="ever",
     ),
     "tasks": SlashCommand(
@@ -167,7 +197,7 @@ SIDE_COMMANDS = {
         lambda desk: ("see", "stop"),
         when="ever",
     ),
-    "mcp": SlashCommand("/mcp", "list MCP servers and their tools", _run_mcp_command, when="ever"),
+    "mcp": servers.MCP_COMMAND,
     "skills": SlashCommand(
         "/skills", "list the skills that the model can use", _run_skills_command, when="ever"
     ),
