@@ -17,6 +17,7 @@ NEED_THEM = {
     "travois.fleet.live_table",
     "travois.fleet.manage",
     "travois.fleet.report",
+    "travois.fleet.schedules",
     "travois.fleet.serve",
     "travois.fleet.steps",
     "travois.fleet.store",

@@ -53,7 +53,7 @@ def register_fleet(commands: CommandParsers) -> None:
     _add_result_commands(inner)
 
 
-def _add_queue_command(
+def add_queue_command(
     inner: FleetParsers, name: str, what: str, handler: Handler
 ) -> ArgumentParser:
     """Add a subcommand that works on a fleet's database."""
@@ -65,15 +65,16 @@ def _add_queue_command(
 
 
 def _add_working_commands(inner: FleetParsers) -> None:
-    run = _add_queue_command(
+    run = add_queue_command(
         inner, "run", "submit tasks, if any, and work until all have ended", run_fleet
     )
     run.add_argument("file", nargs="?", default="", help="tasks as JSONL or YAML; - for stdin")
     run.add_argument(
         "--workers", type=_parse_worker_count, default=2, metavar="N", help="tasks at once"
     )
-    _add_template_flags(run)
-    worker = _add_queue_command(
+    add_template_flags(run)
+    _add_budget_flag(run)
+    worker = add_queue_command(
         inner, "worker", "take tasks from the queue until stopped", run_worker_command
     )
     worker.add_argument(
@@ -85,18 +86,19 @@ def _add_working_commands(inner: FleetParsers) -> None:
     worker.add_argument("--grace", type=float, default=0.0, metavar="SECONDS", help=what)
     what = "how long after a worker died its tasks are adopted (default: 45)"
     worker.add_argument("--lease", type=float, default=0.0, metavar="SECONDS", help=what)
-    _add_queue_command(inner, "migrate", "create or update the tables of the queue", run_migrate)
+    add_queue_command(inner, "migrate", "create or update the tables of the queue", run_migrate)
 
 
 def _add_task_commands(inner: FleetParsers) -> None:
-    submit = _add_queue_command(
+    submit = add_queue_command(
         inner, "submit", "queue tasks; ids that are there already are skipped", run_submit
     )
     submit.add_argument("file", nargs="?", default="", help="tasks as JSONL or YAML; - for stdin")
-    _add_template_flags(submit)
-    cancel = _add_queue_command(inner, "cancel", "cancel tasks", run_cancel)
+    add_template_flags(submit)
+    _add_budget_flag(submit)
+    cancel = add_queue_command(inner, "cancel", "cancel tasks", run_cancel)
     cancel.add_argument("ids", nargs="+", metavar="ID")
-    retry = _add_queue_command(
+    retry = add_queue_command(
         inner, "retry", "queue ended tasks again; they go on where they were", run_retry
     )
     retry.add_argument("ids", nargs="*", metavar="ID")
@@ -104,8 +106,8 @@ def _add_task_commands(inner: FleetParsers) -> None:
     retry.add_argument("--fresh", action="store_true", help="from scratch, in a new session")
 
 
-def _add_template_flags(parser: ArgumentParser) -> None:
-    """Add the flags for one task per repository, and the fleet's budget."""
+def add_template_flags(parser: ArgumentParser) -> None:
+    """Add the flags for one task per repository."""
     add = parser.add_argument
     add("--repos", default="", metavar="FILE", help="one task per line: REPOSITORY [REF]")
     add("--prompt-file", default="", metavar="FILE", help="the prompt of --repos")
@@ -115,25 +117,28 @@ def _add_template_flags(parser: ArgumentParser) -> None:
     add("--key", default="", metavar="VARIABLE", help="with --repos: holds the provider key")
     what = "let N runs of each task compete; its check picks"
     add("--best-of", type=_parse_worker_count, default=0, metavar="N", help=what)
+
+
+def _add_budget_flag(parser: ArgumentParser) -> None:
     what = "the most that the whole fleet may spend; 0 for no limit"
-    add("--max-usd", type=float, default=None, metavar="USD", help=what)
+    parser.add_argument("--max-usd", type=float, default=None, metavar="USD", help=what)
 
 
 def _add_result_commands(inner: FleetParsers) -> None:
-    listing = _add_queue_command(inner, "ls", "list tasks", run_ls)
+    listing = add_queue_command(inner, "ls", "list tasks", run_ls)
     listing.add_argument("--state", action="append", default=[], help="only tasks in this state")
     listing.add_argument("--json", action="store_true", help="as JSON")
-    show = _add_queue_command(inner, "show", "show a task and its result", run_show)
+    show = add_queue_command(inner, "show", "show a task and its result", run_show)
     show.add_argument("id", metavar="ID")
     show.add_argument("--patch", action="store_true", help="only the patch")
     show.add_argument("--json", action="store_true", help="as JSON")
-    logs = _add_queue_command(
+    logs = add_queue_command(
         inner, "logs", "print what a task's runs said, as stream-json", run_logs
     )
     logs.add_argument("id", metavar="ID")
-    results = _add_queue_command(inner, "results", "print all results", run_results)
+    results = add_queue_command(inner, "results", "print all results", run_results)
     results.add_argument("--format", default="md", choices=("json", "csv", "md"))
-    export = _add_queue_command(
+    export = add_queue_command(
         inner, "export", "write results, patches and logs to a folder", run_export
     )
     export.add_argument("folder", metavar="DIR")
@@ -141,8 +146,8 @@ def _add_result_commands(inner: FleetParsers) -> None:
 
 def run_fleet(args: Namespace) -> int:
     """Submit tasks and work until all have ended."""
-    queue = _open_queue_store(args)
-    if tasks := _read_named_tasks(args):
+    queue = open_queue_store(args)
+    if tasks := read_named_tasks(args):
         manage.queue_tasks(queue, tasks, max_usd=args.max_usd)
     elif args.max_usd is not None:
         queue.submit_tasks((), max_usd=args.max_usd)
@@ -154,7 +159,7 @@ def run_worker_command(args: Namespace) -> int:
     """Work until stopped."""
     times = worker.LeaseTimes(args.lease) if args.lease else worker.LeaseTimes()
     return serve.run_worker(
-        _open_queue_store(args),
+        open_queue_store(args),
         slots=args.slots,
         folder=_fleet_folder(args),
         home=locate_home(os.environ).prepare().path,
@@ -172,16 +177,16 @@ def run_migrate(args: Namespace) -> int:
 
 def run_submit(args: Namespace) -> int:
     """Queue tasks."""
-    tasks = _read_named_tasks(args)
+    tasks = read_named_tasks(args)
     if not tasks:
         raise UserError("No tasks were given", fix="Name a file, or --repos and --prompt-file.")
-    manage.queue_tasks(_open_queue_store(args), tasks, max_usd=args.max_usd)
+    manage.queue_tasks(open_queue_store(args), tasks, max_usd=args.max_usd)
     return 0
 
 
 def run_cancel(args: Namespace) -> int:
     """Cancel tasks."""
-    manage.cancel_tasks(_open_queue_store(args), args.ids)
+    manage.cancel_tasks(open_queue_store(args), args.ids)
     return 0
 
 
@@ -189,38 +194,38 @@ def run_retry(args: Namespace) -> int:
     """Queue ended tasks again."""
     if not args.ids and not args.failed:
         raise UserError("No tasks were named", fix="Give ids, or --failed.")
-    manage.retry_tasks(_open_queue_store(args), args.ids, failed=args.failed, fresh=args.fresh)
+    manage.retry_tasks(open_queue_store(args), args.ids, failed=args.failed, fresh=args.fresh)
     return 0
 
 
 def run_ls(args: Namespace) -> int:
     """List tasks."""
-    manage.print_tasks(_open_queue_store(args), states=args.state, json=args.json)
+    manage.print_tasks(open_queue_store(args), states=args.state, json=args.json)
     return 0
 
 
 def run_show(args: Namespace) -> int:
     """Show one task."""
     part = "patch" if args.patch else ""
-    manage.show_task(_open_queue_store(args), args.id, part=part, json=args.json)
+    manage.show_task(open_queue_store(args), args.id, part=part, json=args.json)
     return 0
 
 
 def run_logs(args: Namespace) -> int:
     """Print a task's log."""
-    manage.print_task_log(_open_queue_store(args), args.id, _fleet_folder(args))
+    manage.print_task_log(open_queue_store(args), args.id, _fleet_folder(args))
     return 0
 
 
 def run_results(args: Namespace) -> int:
     """Print all results."""
-    manage.print_results(_open_queue_store(args), args.format)
+    manage.print_results(open_queue_store(args), args.format)
     return 0
 
 
 def run_export(args: Namespace) -> int:
     """Write all results to a folder."""
-    manage.export_results(_open_queue_store(args), Path(args.folder))
+    manage.export_results(open_queue_store(args), Path(args.folder))
     return 0
 
 
@@ -238,7 +243,7 @@ def _run_with_packages(handler: Handler, args: Namespace) -> int:
         ) from None
 
 
-def _read_named_tasks(args: Namespace) -> tuple[task.FleetTask, ...]:
+def read_named_tasks(args: Namespace) -> tuple[task.FleetTask, ...]:
     """Read the tasks that a command line names; none if it names none."""
     if bool(args.repos) != bool(args.prompt_file) or (args.file and args.repos):
         raise UserError("Tasks are a file, or --repos with --prompt-file", fix="Give one of them.")
@@ -266,7 +271,8 @@ def _find_database(args: Namespace) -> store.Database:
     )
 
 
-def _open_queue_store(args: Namespace) -> store.FleetStore:
+def open_queue_store(args: Namespace) -> store.FleetStore:
+    """Open the queue that a command line names."""
     return manage.open_store(_find_database(args))
 
 

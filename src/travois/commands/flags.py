@@ -49,6 +49,7 @@ COMMANDS = {
     "try": "run a command on a copy, review the changes, keep or drop them",
     "acp": "serve an editor over the Agent Client Protocol",
     "fleet": "run many tasks unattended, on one machine or many",
+    "schedule": "submit tasks to the fleet again and again, such as every night",
     "exec": "run one task with the command line of `codex exec`",
     "serve": "keep a process ready that runs `travois -p` without the time of a start",
     "models": "list models, show their details, and test them",
@@ -78,7 +79,7 @@ COMMAND_MODULES = {
     "serve": "cli.warm_server",
     "try": "commands.try_command",
     "demo": "cli.lab",
-    **{name: f"cli.{name}" for name in ("acp", "exec", "fleet", "inspect", "lab")},
+    **{name: f"cli.{name}" for name in ("acp", "exec", "fleet", "inspect", "lab", "schedule")},
 }
 
 TRAVOIS_HELP = """\

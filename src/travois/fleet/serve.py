@@ -99,6 +99,7 @@ def _work_until(worker: FleetWorker, stop: StopSignal, is_over: Callable[[], boo
         worker.feed_queue()
         if now - adopted >= ADOPT_SECONDS:
             worker.adopt_orphaned_tasks()
+            worker.submit_scheduled_tasks()
             adopted = now
         if now - shown >= SHOW_SECONDS:
             shown = now

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -26,7 +26,7 @@ from travois.core.errors import UserError
 from travois.fleet.task import FleetTask
 from travois.permissions.secrets import mask_text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TaskState = Literal[
     "queued",
     "enqueued",
@@ -112,6 +112,16 @@ KEYS = sa.Table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("paused_until", sa.Float, nullable=False, default=0.0),
     sa.Column("why", sa.Text, nullable=False, default=""),
+)
+SCHEDULES = sa.Table(
+    "travois_schedules",
+    METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("cron", sa.Text, nullable=False),
+    sa.Column("timezone", sa.Text, nullable=False),
+    sa.Column("tasks", sa.Text, nullable=False),
+    sa.Column("due", sa.Float, nullable=False, index=True),
+    sa.Column("fired", sa.Float, nullable=False, default=0.0),
 )
 
 
@@ -257,6 +267,10 @@ class FleetStore:
                 "extract(epoch from clock_timestamp())::double precision", sa.Float
             )
 
+    def read_clock(self, connection: sa.Connection) -> float:
+        """Return the database's time."""
+        return connection.execute(sa.select(self._now)).scalar_one()
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
@@ -278,7 +292,10 @@ class FleetStore:
             if not self.database.is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7482911)"))
             METADATA.create_all(connection)
-            if self._read_schema_version(connection) is None:
+            version = self._read_schema_version(connection)
+            if version is not None and version < SCHEMA_VERSION:  # what is new are whole tables
+                connection.execute(FLEET.update().values(version=SCHEMA_VERSION))
+            if version is None:
                 row = {"version": SCHEMA_VERSION, "max_usd": 0.0}
                 connection.execute(
                     FLEET.insert().values(up_since=self._now, last_beat=self._now, **row)
@@ -317,7 +334,7 @@ class FleetStore:
         with self.open_transaction() as connection:
             if max_usd is not None:
                 connection.execute(FLEET.update().values(max_usd=max_usd))
-            known = self._read_specs(connection, [task.id for task in tasks])
+            known = self.read_specs(connection, [task.id for task in tasks])
             changed = [t.id for t in tasks if known.get(t.id, _encode_task(t)) != _encode_task(t)]
             if changed:
                 raise UserError(
@@ -325,13 +342,20 @@ class FleetStore:
                     why=f"{len(changed)} of {len(tasks)} ids are taken",
                     fix="Nothing was submitted. Use other ids, or `travois fleet retry`.",
                 )
-            fresh = [task for task in tasks if task.id not in known]
-            rows = [row for task in fresh for row in _task_rows(task)]
-            for row in rows:
-                connection.execute(TASKS.insert().values(created=self._now, **row))
-        return len(fresh), len(tasks) - len(fresh)
+            added = self.insert_new_tasks(connection, tasks, known=known)
+        return added, len(tasks) - added
 
-    def _read_specs(self, connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
+    def insert_new_tasks(
+        self, connection: sa.Connection, tasks: Sequence[FleetTask], *, known: Container[str]
+    ) -> int:
+        """Insert the tasks whose ids are not known; return how many."""
+        fresh = [task for task in tasks if task.id not in known]
+        for row in (row for task in fresh for row in _task_rows(task)):
+            connection.execute(TASKS.insert().values(created=self._now, **row))
+        return len(fresh)
+
+    def read_specs(self, connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
+        """Return those of these tasks that exist, as they were submitted."""
         found: dict[str, str] = {}
         for start in range(0, len(ids), 500):
             chosen = TASKS.c.id.in_(ids[start : start + 500])

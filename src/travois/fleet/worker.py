@@ -20,6 +20,7 @@ from dbos import DBOS, DBOSConfig, SetEnqueueOptions, SetWorkflowID
 
 from travois.core.errors import UserError
 from travois.fleet.child import ChildRun, StopReason, write_lease
+from travois.fleet.schedules import submit_due_schedules
 from travois.fleet.steps import TaskSteps
 from travois.fleet.store import DatabaseDown, FleetStore
 from travois.fleet.task import MAX_PRIORITY
@@ -215,6 +216,13 @@ class FleetWorker:
                 # The one way to say which executors are dead; idempotent by the row's executor.
                 DBOS._recover_pending_workflows([id])  # pyright: ignore[reportPrivateUsage]
                 self.store.set_worker_state(id, "gone")
+        except DatabaseDown:
+            return
+
+    def submit_scheduled_tasks(self) -> None:
+        """Submit the tasks of the schedules whose time has come."""
+        try:
+            submit_due_schedules(self.store)
         except DatabaseDown:
             return
 
