@@ -56,7 +56,7 @@ class WorkerLease(Protocol):
     lease_file: Path
 
     def wait_for_lease(self) -> None:
-        """Return once the worker may start something; never if it is to end."""
+        """Block while the worker has no lease; for ever if it is to end."""
         ...
 
     def stand_down(self) -> None:
@@ -114,7 +114,8 @@ class TaskSteps:
         budget = self._store.reserve_budget(row, slots=self._lease.slots)
         if budget is None:
             return self._wait_for_fleet_budget(row)
-        self._save_or_stand_down(row, state="running")
+        if row.state != "running":
+            self._save_or_stand_down(row, state="running")
         place = self._open_workspace(row)
         try:
             place.prepare_clone(row.task, base=row.base, age=time.time() - row.created)

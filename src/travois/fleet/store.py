@@ -258,7 +258,9 @@ class FleetStore:
         options: dict[str, object] = {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
         if database.is_sqlite:
             options = {"timeout": BUSY_TIMEOUT_SECONDS}
-        self._engine = sa.create_engine(database.url, connect_args=options, pool_pre_ping=True)
+        self._engine = sa.create_engine(
+            database.url, connect_args=options, pool_pre_ping=not database.is_sqlite
+        )
         if database.is_sqlite:
             event.listen(self._engine, "connect", _begin_immediately)
             self._now = sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
@@ -507,11 +509,11 @@ class FleetStore:
         """
         own = row.task.max_usd - row.cost if row.task.max_usd else 0.0
         with self.open_transaction() as connection:
-            # Locks the fleet's row, so that two workers do not reserve the same money.
-            connection.execute(FLEET.update().values(version=FLEET.c.version))
             most = connection.execute(sa.select(FLEET.c.max_usd)).scalar_one()
             if not most:
                 return own
+            # Locks the fleet's row, so that two workers do not reserve the same money.
+            connection.execute(FLEET.update().values(version=FLEET.c.version))
             others = sa.func.sum(TASKS.c.cost + TASKS.c.reserved)
             held = connection.execute(sa.select(others).where(TASKS.c.id != row.id)).scalar() or 0.0
             left = most - held - row.cost

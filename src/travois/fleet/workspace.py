@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -26,6 +27,7 @@ from travois.process.environment import build_child_environment
 from travois.sessions import blobs
 
 SAFE_GIT_FLAGS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 GIT_SECONDS = 1_800.0
 MAX_OUTPUT_CHARS = 2_000
 NETWORK_SIGNS = (
@@ -94,11 +96,11 @@ class Workspace(msgspec.Struct, frozen=True):
 
     def commit_result(self, task: FleetTask, *, base: str, at: float) -> str:
         """Commit what the agent left; return the last commit, or nothing if nothing changed."""
-        head = run_git("rev-parse", "--verify", "HEAD^{commit}", cwd=self.clone).strip()
+        head, before = run_git("rev-parse", "HEAD^{commit}", "HEAD^{tree}", cwd=self.clone).split()
         shutil.copyfile(self.clone / ".git" / "index", self._git / "index")
         self._run_own("add", "-A", where=self.clone)
         tree = self._run_own("write-tree").strip()
-        if tree != self._run_own("rev-parse", f"{head}^{{tree}}").strip():
+        if tree != before:
             said = ("-m", _commit_subject(task), "-m", f"Travois-Task: {task.id}")
             head = self._run_own("commit-tree", tree, "-p", head, *said, at=at).strip()
         return "" if head == base else head
@@ -114,6 +116,8 @@ class Workspace(msgspec.Struct, frozen=True):
 
     def has_commit(self, head: str) -> bool:
         """Return whether this machine has the result."""
+        if (self._git / "objects" / head[:2] / head[2:]).exists():
+            return True
         try:
             self._run_own("cat-file", "-e", f"{head}^{{commit}}")
         except (WorkspaceProblem, OSError):
@@ -162,7 +166,7 @@ class Workspace(msgspec.Struct, frozen=True):
                 return self._check_out(base, source)
         if source != task.repo:
             run_git("remote", "set-url", "origin", task.repo, cwd=self.clone)
-        return run_git("rev-parse", "HEAD", cwd=self.clone).strip()
+        return _read_fresh_head(self.clone)
 
     def _check_out(self, commit: str, source: str) -> str:
         """Check out a commit that no branch is named after."""
@@ -242,9 +246,20 @@ def run_git(*words: str, cwd: Path | None = None) -> str:
     return _run_git_bytes(words, cwd=cwd, env={}).decode(errors="replace")
 
 
+def _read_fresh_head(clone: Path) -> str:
+    """Return the commit of a new clone: of its files, where they have it in the usual form."""
+    with suppress(OSError, UnicodeDecodeError):
+        ref = (clone / ".git" / "HEAD").read_text("ascii").removeprefix("ref: ").strip()
+        head = (clone / ".git" / ref).read_text("ascii").strip()
+        if COMMIT_PATTERN.fullmatch(head):
+            return head
+    return run_git("rev-parse", "HEAD", cwd=clone).strip()
+
+
 def _run_git_bytes(words: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str]) -> bytes:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    never_ask = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    # Refs that the agent may have written must not replace commits by others.
+    never_ask = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_NO_REPLACE_OBJECTS": "1"}
     try:
         done = subprocess.run(
             ("git", *SAFE_GIT_FLAGS, *words),
