@@ -13,6 +13,7 @@ OPTIONAL = {
     *("sqlalchemy", "starlette", "travois_lab", "uvicorn", "xllamacpp", "yaml"),
 }
 NEED_THEM = {
+    "travois.cli.demo",
     "travois.cli.lab",
     "travois.fleet.live_table",
     "travois.fleet.manage",

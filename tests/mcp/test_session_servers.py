@@ -20,7 +20,11 @@ from travois.core.errors import UserError
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate_tokens
 from travois.engine.tool_definitions import build_tool_specs
-from travois.mcp.announce import AnnouncedServer, McpToolSpec, announce_servers, search_tools
+from travois.mcp.announce import (
+    AnnouncedServer,
+    McpToolSpec,
+    announce_servers,
+)
 from travois.mcp.tools import (
     USE_CHANGED_TOOL,
     McpServerConfig,
@@ -32,6 +36,7 @@ from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer,
 from travois.sdk import Session
 from travois.settings import trust
 from travois.testing import Scripted, call, say
+from travois.tools.tool_search import search_tools
 
 pytest.importorskip("mcp")
 LENDER = str(Path(__file__).parents[1] / "mcp" / "lender.py")

@@ -8,7 +8,7 @@ import pytest
 
 from travois.core.errors import UserError
 from travois.sessions.home import TravoisHome
-from travois.settings.validate import save_user_setting
+from travois.settings.edit import save_user_setting
 
 
 def test_a_choice_is_kept_and_all_else_stays_as_it_was(tmp_path: Path) -> None:

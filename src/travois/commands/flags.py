@@ -69,17 +69,14 @@ IGNORED_SWITCHES = (
 )
 OUTPUT_FORMATS = ("text", "json", "stream-json", "codex-json")
 COMMAND_MODULES = {
-    "search": "commands.sessions",
     **dict.fromkeys(("cost", "compact", "audit", "notes"), "commands.context"),
-    "mail": "commands.agents",
-    "trust": "commands.permissions",
-    "plugins": "commands.mcp",
-    **dict.fromkeys(("doctor", "config"), "commands.models"),
     "import": "commands.import_command",
     "serve": "cli.warm_server",
     "try": "commands.try_command",
-    "demo": "cli.lab",
-    **{name: f"cli.{name}" for name in ("acp", "exec", "fleet", "inspect", "lab", "schedule")},
+    **{
+        name: f"cli.{name}"
+        for name in ("acp", "demo", "exec", "fleet", "inspect", "lab", "schedule")
+    },
 }
 
 TRAVOIS_HELP = """\

@@ -1,4 +1,4 @@
-"""`travois permissions` and `travois trust`: explain decisions, test rules, trust folders."""
+"""`travois permissions`: explain decisions, and test rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.commands.trust_prompt import describe_trust_request
 from travois.compose import permissions
 from travois.compose.explain import (
     PermissionCase,
@@ -24,7 +23,6 @@ from travois.compose.explain import (
     find_mode,
 )
 from travois.core.content import Call, extract_calls
-from travois.core.display_text import escape_invisible
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.core.tool_names import canonical_call
@@ -38,7 +36,6 @@ from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.sessions.log_file import DamagedPlace, read_history
 from travois.settings import trust
 from travois.settings.load import load_settings
-from travois.settings.schema import LoadedSettings
 from travois.settings.sources import AUTO_ALLOW_BASH_KEY
 from travois.terminal import (
     CommandParsers,
@@ -347,83 +344,3 @@ def _update_folders(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
             return root, entry.fact.value
         case _:
             return root, cwd
-
-
-# `travois trust`: let what a folder brings with it hold, or no longer.
-
-
-TRUST_HELP = """\
-A folder's own settings (.travois, .claude) can always restrict. Anything beyond that (hooks,
-variables, allow rules, more folders, a model) applies only once you trust the folder. Trust covers
-exactly what was shown: later changes are asked about again. It covers the whole repository and its
-worktrees. You are notified when files behind a trusted hook or MCP server change (imports,
-package.json scripts, Makefiles).
-"""
-
-
-def register_trust(commands: CommandParsers) -> None:
-    """Add the `travois trust` command."""
-    top = add_command(
-        commands,
-        "trust",
-        what="trust a folder's own settings, or revoke that trust",
-        more=TRUST_HELP,
-    )
-    top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
-    top.add_argument("--revoke", action="store_true", help="revoke trust")
-    top.add_argument(
-        "--changed", action="store_true", help="list changed files behind trusted commands"
-    )
-    top.add_argument("--list", action="store_true", help="list trusted folders")
-    top.set_defaults(run=run_trust)
-
-
-def run_trust(args: Namespace) -> int:
-    """Trust a folder or revoke its trust; exit code 1 if there was nothing to revoke."""
-    home = locate_home(os.environ)
-    if args.list:
-        found = [
-            (str(len(each.agreed)), each.path)
-            for each in trust.list_folder_trust(home)
-            if each.trusted
-        ]
-        print_line(
-            format_table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders."
-        )
-        return 0
-    folder = os.path.realpath(args.folder)
-    if args.revoke:
-        gone, root = (
-            trust.revoke_trust(home.prepare(), trust.trust_root(folder)),
-            trust.trust_root(folder),
-        )
-        print_line(
-            f"{escape_invisible(root)} is no longer trusted."
-            if gone
-            else f"{escape_invisible(root)} was not trusted."
-        )
-        return 0 if gone else 1
-    if not os.path.isdir(folder):
-        raise UserError(f"{args.folder} is not a folder")
-    home.prepare()
-    loaded = load_settings(
-        home, identify_project(home, folder).root, cwd=folder, environ=os.environ
-    )
-    if loaded.trust != "trusted" and loaded.wanted and not args.changed:
-        print_line(describe_trust_request(home, loaded))
-    if args.changed:
-        return _list_changed_files(loaded)
-    trust.trust_folder(home, loaded.root, loaded.wanted, places=loaded.places)
-    print_line(f"{escape_invisible(loaded.root)} is trusted.")
-    return 0
-
-
-def _list_changed_files(loaded: LoadedSettings) -> int:
-    """List changed files that trusted commands use; exit code 1 if there are any."""
-    for line, files in loaded.changed.items():
-        print_line(escape_invisible(line))
-        for file in files:
-            print_line(f"  {escape_invisible(file)}")
-    if not loaded.changed:
-        print_line("No files behind trusted commands have changed.")
-    return 1 if loaded.changed else 0

@@ -96,3 +96,10 @@ def clean_for_stream(text: str, stream: TextIO) -> str:
 def write_stderr(text: str) -> None:
     """Write display text to standard error."""
     sys.stderr.write(clean_for_stream(text, sys.stderr))
+
+
+def escape_path(path: str) -> str:
+    """Escape characters of a displayed path that are invisible or could trick a terminal."""
+    if path.isprintable():
+        return path
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)

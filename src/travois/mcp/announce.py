@@ -1,4 +1,4 @@
-"""MCP tools announced to the model: kept out of the head, found by ToolSearch.
+"""MCP tools announced to the model: kept out of the head, and named in a note.
 
 What a server says of its tools is pinned when the model is first told of them. A tool whose
 definition changes later is another tool: that is announced, and a person is asked before it runs.
@@ -10,10 +10,8 @@ Cache: never moves the prefix; the head has the same few tools however many ther
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from math import log
 
 import msgspec
 
@@ -30,13 +28,6 @@ MAX_ANNOUNCEMENT_CHARS = 4_000
 """Maximum characters of the announcement of all servers."""
 MAX_LINE_CHARS = 240
 MAX_FIELD_CHARS = 40
-WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
-NAME_WEIGHT = 4.0
-DESCRIPTION_WEIGHT = 1.0
-SIMILAR_WEIGHT = 0.5
-"""Weights of a word in a tool's name, in its description, and if only similar."""
-MIN_SIMILAR_CHARS = 3
-"""Minimum common letters at the start of similar words."""
 
 
 class McpToolSpec(msgspec.Struct, frozen=True):
@@ -135,48 +126,3 @@ def _fit_tool_list(lines: Sequence[str], tools: Sequence[McpToolSpec]) -> str:
 
 def _shorten_field(field: str) -> str:
     return escape_line(field)[:MAX_FIELD_CHARS]
-
-
-def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list[McpToolSpec]:
-    """Find the MCP tools that match a query, best first; `select:a,b` names them exactly."""
-    known = list(tools)
-    if query.startswith("select:"):
-        wanted = [name.strip() for name in query.removeprefix("select:").split(",")]
-        return [tool for name in wanted for tool in known if name in (tool.name, tool.tool)][:most]
-    asked = set(split_words(query))
-    texts = [
-        (set(split_words(f"{t.server} {t.tool}")), set(split_words(t.description))) for t in known
-    ]
-    rare = {word: _word_rarity(word, texts) for word in asked}
-    scores = [sum(rare[word] * _word_weight(word, *text) for word in asked) for text in texts]
-    ranked = sorted(zip(scores, known, strict=True), key=lambda pair: (-pair[0], pair[1].name))
-    return [tool for score, tool in ranked if score > 0][:most]
-
-
-def split_words(text: str) -> list[str]:
-    """Split a text or name into lower-case words without plural endings for ToolSearch."""
-    return [_strip_plural(word.casefold()) for word in WORD_PATTERN.findall(text)]
-
-
-def _strip_plural(word: str) -> str:
-    plural = word.endswith("s") and not word.endswith("ss") and len(word) > MIN_SIMILAR_CHARS
-    return word[:-1] if plural else word
-
-
-def _word_rarity(word: str, texts: Sequence[tuple[set[str], set[str]]]) -> float:
-    having = sum(word in name or word in about for name, about in texts)
-    return log(1 + (len(texts) + 1) / (having + 0.5))
-
-
-def _word_weight(word: str, name: set[str], about: set[str]) -> float:
-    """Return how much a ToolSearch query word found in an MCP tool's name or description counts."""
-    if word in name:
-        return NAME_WEIGHT
-    if word in about:
-        return DESCRIPTION_WEIGHT
-    return SIMILAR_WEIGHT if any(_has_common_start(word, other) for other in name | about) else 0.0
-
-
-def _has_common_start(one: str, other: str) -> bool:
-    short = min(len(one), len(other))
-    return short >= MIN_SIMILAR_CHARS and (one.startswith(other) or other.startswith(one))

@@ -22,13 +22,9 @@ from travois.files.openat import make_folders
 from travois.lazy_imports import lazy_imports
 from travois.mcp.http_transport import answer_elicitation, connect_remote, run_headers_helper
 from travois.mcp.oauth import TokenStore
-from travois.mcp.sdk_helpers import (
+from travois.mcp.sdk_errors import (
     MAX_ERROR_CHARS,
-    MAX_SERVER_TOOLS,
     describe_error,
-    fetch_prompts,
-    fetch_resource_uris,
-    fetch_tools,
     is_connection_closed,
     is_undelivered_call,
     load_sdk,
@@ -79,6 +75,12 @@ JSON_STRING = re.compile(rb'"(?>[^"\\]++|\\.)*+"', re.DOTALL)
 """A string of JSON; without going back, which would take more memory than the message."""
 MAX_LOG_BYTES = 1 << 20
 """Maximum bytes logged of one run's standard error."""
+
+
+MAX_LIST_PAGES = 50
+"""Maximum pages requested of one list."""
+MAX_SERVER_TOOLS = 2_000
+"""Maximum tools of one server."""
 
 
 class MessageTooLarge(Exception):
@@ -690,3 +692,38 @@ def read_cached_offers(server: McpServerConfig, folder: Path) -> tuple[McpToolOf
 def _cache_path(server: McpServerConfig, folder: Path) -> Path:
     said = msgspec.json.encode((server.name, server.argv, server.url))
     return folder / f"{blake2b(said, digest_size=12).hexdigest()}.json"
+
+
+async def fetch_tools(client: Client) -> tuple[McpToolOffer, ...]:
+    """Fetch all tools of an MCP server, page by page."""
+    found: list[McpToolOffer] = []
+    cursor: str | None = None
+    for _ in range(MAX_LIST_PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        for tool in page.tools:
+            schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
+            meta = msgspec.Raw(msgspec.json.encode(tool.meta))
+            found.append(McpToolOffer(tool.name, tool.description or "", schema, meta))
+        cursor = page.next_cursor
+        if cursor is None or len(found) > MAX_SERVER_TOOLS:
+            break
+    return tuple(found[:MAX_SERVER_TOOLS])
+
+
+async def fetch_prompts(client: Client) -> tuple[McpPrompt, ...]:
+    """Fetch the prompts that an MCP server offers."""
+    listed = (await client.list_prompts()).prompts[:MAX_SERVER_TOOLS]
+    return tuple(
+        McpPrompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
+        for one in listed
+    )
+
+
+async def fetch_resource_uris(client: Client) -> tuple[str, ...]:
+    """Fetch the URIs of an MCP server's resources, those that a person can type."""
+    try:
+        listed = (await client.list_resources()).resources[:MAX_SERVER_TOOLS]
+    except sdk_errors():
+        return ()
+    uris = (str(one.uri) for one in listed)
+    return tuple(uri for uri in uris if uri == escape_invisible(uri) and not re.search(r"\s", uri))

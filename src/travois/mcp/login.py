@@ -8,7 +8,6 @@ import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -19,11 +18,8 @@ from anyio.streams.stapled import MultiListener
 from travois.lazy_imports import lazy_imports
 from travois.mcp.http_transport import connect_remote
 from travois.mcp.oauth import CALLBACK_PORT, PendingTokenStore
-from travois.mcp.sdk_helpers import describe_error, load_sdk, sdk_errors
+from travois.mcp.sdk_errors import describe_error, load_sdk, sdk_errors
 from travois.mcp.tools import McpServerConfig
-
-if TYPE_CHECKING:
-    pass
 
 with lazy_imports():
     from mcp.client import auth as client_auth

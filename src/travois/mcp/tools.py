@@ -23,7 +23,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.facts import Changed
 from travois.core.json import as_list, as_object
 from travois.core.tokens import block_tokens
-from travois.mcp.announce import AnnouncedServer, McpToolSpec, search_tools
+from travois.mcp.announce import AnnouncedServer, McpToolSpec
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Choice, ChoiceOption, Env, UnansweredQuestion
@@ -38,6 +38,7 @@ from travois.tools.tool_search import (
     own_tool_specs,
     render_own_tool,
     resolve_own_call,
+    search_tools,
 )
 
 # Tools of others: told by a JSON schema, run by whoever offers them.

@@ -21,12 +21,12 @@ from travois.permissions.paths import is_inside
 from travois.permissions.updates import SANDBOX_MODE, PermissionUpdate
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
+from travois.settings.edit import add_to_user_setting
 from travois.settings.schema import Json, PermissionSettings, TrustStatus
 from travois.settings.validate import (
     MERGED_LISTS,
     PROJECT_DIR_VARIABLE,
     SettingsLayer,
-    add_to_user_setting,
     as_text_list,
     is_json_array,
 )

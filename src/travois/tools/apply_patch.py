@@ -13,12 +13,18 @@ from typing import Literal
 
 import msgspec
 
+from travois.core.display_text import escape_path
 from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
 from travois.tools.diff import FilePatch, compare_texts, render_excerpt
-from travois.tools.paths import absolute_path, display_path, escape_path, require_file, write_access
+from travois.tools.paths import (
+    absolute_path,
+    display_path,
+    require_file,
+    write_access,
+)
 from travois.tools.text import decode_text
 from travois.tools.text_match import describe_nearest_lines
 

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import msgspec
 
+from travois.core.display_text import escape_path
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env
 from travois.sessions.home import locate_home
-from travois.tools.paths import absolute_path, escape_path, read_access
+from travois.tools.paths import absolute_path, read_access
 from travois.tools.search import HIDDEN_FILES_NOTE
 
 CODEBASE_SEARCH_SECONDS = 60.0

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from travois.core.display_text import escape_path
 from travois.core.facts import Changed
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
@@ -24,7 +25,6 @@ from travois.tools.paths import (
     absolute_path,
     describe_link,
     display_path,
-    escape_path,
     require_file,
     write_access,
 )

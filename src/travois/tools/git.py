@@ -11,11 +11,12 @@ from typing import Protocol
 import msgspec
 
 from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
+from travois.core.display_text import escape_path
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, Files, Processes, ProcessResult
-from travois.tools.paths import absolute_path, escape_path
+from travois.tools.paths import absolute_path
 
 # Asking git about a repository without running any code that the repository brings.
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from travois.context.tool_results import ResultRoom
+from travois.core.display_text import escape_path
 from travois.core.facts import Changed
 from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
@@ -22,7 +23,6 @@ from travois.tools.paths import (
     absolute_path,
     describe_link,
     display_path,
-    escape_path,
     require_file,
     write_access,
 )

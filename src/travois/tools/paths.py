@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from travois.core.display_text import escape_path
 from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, ToolError
@@ -51,13 +52,6 @@ def display_path(path: str, env: Env) -> str:
     """Return a path as a person would write it: relative if it is inside the workspace."""
     inside = path.startswith(env.root.rstrip("/") + "/")
     return escape_path(os.path.relpath(path, env.root) if inside else path)
-
-
-def escape_path(path: str) -> str:
-    """Escape characters of a displayed path that are invisible or could trick a terminal."""
-    if path.isprintable():
-        return path
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
 async def require_file(path: str, env: Env) -> FileStat:

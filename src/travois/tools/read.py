@@ -14,11 +14,17 @@ from anyio import to_thread
 
 from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text
+from travois.core.display_text import escape_path
 from travois.core.facts import Changed
 from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, content_digest
-from travois.tools.paths import absolute_path, display_path, escape_path, read_access, require_file
+from travois.tools.paths import (
+    absolute_path,
+    display_path,
+    read_access,
+    require_file,
+)
 from travois.tools.text import (
     DEFAULT_PAGE_LINES,
     ENCODING_SAMPLE_BYTES,

@@ -15,9 +15,10 @@ from typing import Literal
 import anyio
 import msgspec
 
+from travois.core.display_text import escape_path
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, FileStat, ProcessResult
-from travois.tools.paths import absolute_path, escape_path, read_access
+from travois.tools.paths import absolute_path, read_access
 
 # Glob patterns as ripgrep reads them, as regular expressions over relative paths.
 

@@ -14,10 +14,11 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.display_text import escape_path
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, FileStat
 from travois.tools import syntax
-from travois.tools.paths import absolute_path, escape_path, read_access
+from travois.tools.paths import absolute_path, read_access
 from travois.tools.search import (
     HIDDEN_FILES_NOTE,
     SearchRow,

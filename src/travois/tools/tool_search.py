@@ -7,13 +7,15 @@ head names, through McpCall.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import log
 from typing import Annotated, Any
 
 import msgspec
 
 from travois.engine.tool_definitions import tool_schema
-from travois.mcp.announce import McpToolSpec, search_tools
+from travois.mcp.announce import McpToolSpec
 from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
@@ -22,6 +24,15 @@ DEFAULT_SEARCH_RESULTS = 5
 TOOL_SEARCH_NAME = "ToolSearch"
 MCP_CALL_NAME = "McpCall"
 OWN_TOOLS_PREAMBLE = "Call a tool by its name, or with McpCall.\n"
+
+
+WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+NAME_WEIGHT = 4.0
+DESCRIPTION_WEIGHT = 1.0
+SIMILAR_WEIGHT = 0.5
+"""Weights of a word in a tool's name, in its description, and if only similar."""
+MIN_SIMILAR_CHARS = 3
+"""Minimum common letters at the start of similar words."""
 
 
 class SearchArgs(msgspec.Struct, frozen=True):
@@ -102,3 +113,48 @@ def resolve_own_call(args: CallArgs) -> tuple[str, str]:
     if args.tool.casefold() == MCP_CALL_NAME.casefold():
         raise ToolError("McpCall runs other tools, not itself.")
     return args.tool, msgspec.json.encode(args.arguments).decode()
+
+
+def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list[McpToolSpec]:
+    """Find the MCP tools that match a query, best first; `select:a,b` names them exactly."""
+    known = list(tools)
+    if query.startswith("select:"):
+        wanted = [name.strip() for name in query.removeprefix("select:").split(",")]
+        return [tool for name in wanted for tool in known if name in (tool.name, tool.tool)][:most]
+    asked = set(split_words(query))
+    texts = [
+        (set(split_words(f"{t.server} {t.tool}")), set(split_words(t.description))) for t in known
+    ]
+    rare = {word: _word_rarity(word, texts) for word in asked}
+    scores = [sum(rare[word] * _word_weight(word, *text) for word in asked) for text in texts]
+    ranked = sorted(zip(scores, known, strict=True), key=lambda pair: (-pair[0], pair[1].name))
+    return [tool for score, tool in ranked if score > 0][:most]
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text or name into lower-case words without plural endings for ToolSearch."""
+    return [_strip_plural(word.casefold()) for word in WORD_PATTERN.findall(text)]
+
+
+def _strip_plural(word: str) -> str:
+    plural = word.endswith("s") and not word.endswith("ss") and len(word) > MIN_SIMILAR_CHARS
+    return word[:-1] if plural else word
+
+
+def _word_rarity(word: str, texts: Sequence[tuple[set[str], set[str]]]) -> float:
+    having = sum(word in name or word in about for name, about in texts)
+    return log(1 + (len(texts) + 1) / (having + 0.5))
+
+
+def _word_weight(word: str, name: set[str], about: set[str]) -> float:
+    """Return how much a ToolSearch query word found in an MCP tool's name or description counts."""
+    if word in name:
+        return NAME_WEIGHT
+    if word in about:
+        return DESCRIPTION_WEIGHT
+    return SIMILAR_WEIGHT if any(_has_common_start(word, other) for other in name | about) else 0.0
+
+
+def _has_common_start(one: str, other: str) -> bool:
+    short = min(len(one), len(other))
+    return short >= MIN_SIMILAR_CHARS and (one.startswith(other) or other.startswith(one))

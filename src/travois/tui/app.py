@@ -10,7 +10,7 @@ from time import monotonic
 
 import anyio
 
-from travois.commands import trust_prompt
+from travois.commands import trust
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
@@ -84,7 +84,7 @@ async def _run_app(first: str, options: Options, taste: TuiSettings, guide: Sess
         group.start_soon(talking.watch_signals)
         group.start_soon(talking.run_screen)
         try:
-            await trust_prompt.ask_for_trust(place.home, loaded, talking.desk)
+            await trust.ask_for_trust(place.home, loaded, talking.desk)
             await talking.run_sessions(options, first)
         finally:
             talking.desk.restore_title()
@@ -142,7 +142,7 @@ class TerminalApp:
         while chosen is not None and not self.code:
             if self.desk.change_folder(chosen):
                 place, loaded = load_workspace(chosen)
-                await trust_prompt.ask_for_trust(place.home, loaded, self.desk)
+                await trust.ask_for_trust(place.home, loaded, self.desk)
             try:
                 await self._run_session(chosen, first)
                 chosen = self.desk.next

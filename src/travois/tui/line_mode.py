@@ -17,9 +17,9 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 
-from travois.commands import trust_prompt
+from travois.commands import trust
 from travois.commands.flags import options_from_args
-from travois.commands.trust_prompt import LineReader
+from travois.commands.trust import LineReader
 from travois.compose import commands
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
@@ -197,7 +197,7 @@ async def _run_line_session(
     """Run one session in line mode; return the options of the next one."""
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
-    await trust_prompt.ask_for_trust(place.home, loaded, terminal)
+    await trust.ask_for_trust(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
         runtime, desk = session.runtime, LineModeHost(session, options, terminal)
         terminal.line(

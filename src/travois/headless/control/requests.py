@@ -41,7 +41,7 @@ from travois.providers import catalog
 from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens
 from travois.sdk import Session
 from travois.sessions import home
-from travois.settings.validate import save_user_setting
+from travois.settings.edit import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots
 from travois.tools.paths import absolute_path, require_file

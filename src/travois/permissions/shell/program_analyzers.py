@@ -1,4 +1,4 @@
-"""Analysis of git, find, sed, awk, jq and yq calls that are read-only."""
+"""Analysis of git, find, sed, awk, jq and yq calls that only read, and of what cp and mv write."""
 
 from __future__ import annotations
 
@@ -461,3 +461,32 @@ def _strip_jq_arguments(words: tuple[ShellWord, ...]) -> Iterator[ShellWord]:
                 raise UnsafeArguments("a jq argument is only known at run time")
             continue
         yield word
+
+
+def copy_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+    """Yield the files that a `cp` command writes."""
+    if len(options.operands) < 2:
+        raise UnsafeArguments("cp has no target")
+    *sources, last = options.operands
+    yield from write_accesses(last, place)
+    yield from _arriving_accesses(sources, last, place)
+
+
+def move_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
+    """Yield the files that an `mv` command creates in its target folder."""
+    if len(options.operands) < 2:
+        raise UnsafeArguments("mv has no target")
+    *sources, last = options.operands
+    yield from _arriving_accesses(sources, last, place)
+
+
+def _arriving_accesses(
+    sources: list[ShellWord], last: ShellWord, place: ProgramPlace
+) -> Iterator[Access]:
+    """Yield the writes of `cp` and `mv` to the names that files get in a target folder."""
+    for word in sources:
+        name = word.text.rstrip("/").rpartition("/")[2]
+        if name in ("", ".", "..") or last.kind != "plain":
+            raise UnsafeArguments("the names it writes are only known at run time")
+        arrived = ShellWord(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
+        yield from write_accesses(arrived, place)

@@ -40,6 +40,8 @@ from travois.permissions.shell.program_analyzers import (
     analyze_jq,
     analyze_sed,
     analyze_yq,
+    copy_accesses,
+    move_accesses,
 )
 from travois.permissions.shell.state import ProgramPlace, join_folder, read_accesses, write_accesses
 
@@ -309,9 +311,9 @@ def _analyze_listed_program(
         found = tuple(_accesses_of_unknown_program(argv[1:], place))
         return CommandStep(argv, "rule", str(refused), found, known=True)
     if argv[0].text == "cp":
-        accesses = (*accesses, *_copy_accesses(given, place))
+        accesses = (*accesses, *copy_accesses(given, place))
     if argv[0].text == "mv":
-        accesses = (*accesses, *_move_accesses(given, place))
+        accesses = (*accesses, *move_accesses(given, place))
     edits = argv[0].text in parse_spec_table(EDITING_PROGRAMS)
     return CommandStep(argv, "nothing", accesses=accesses, known=True, edits=edits)
 
@@ -381,35 +383,6 @@ def _classify_operands(
                     "the number of words from an expansion is only known at run time"
                 )
         yield kind.rstrip("*"), word
-
-
-def _copy_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the files that a `cp` command writes."""
-    if len(options.operands) < 2:
-        raise UnsafeArguments("cp has no target")
-    *sources, last = options.operands
-    yield from write_accesses(last, place)
-    yield from _arriving_accesses(sources, last, place)
-
-
-def _move_accesses(options: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
-    """Yield the files that an `mv` command creates in its target folder."""
-    if len(options.operands) < 2:
-        raise UnsafeArguments("mv has no target")
-    *sources, last = options.operands
-    yield from _arriving_accesses(sources, last, place)
-
-
-def _arriving_accesses(
-    sources: list[ShellWord], last: ShellWord, place: ProgramPlace
-) -> Iterator[Access]:
-    """Yield the writes of `cp` and `mv` to the names that files get in a target folder."""
-    for word in sources:
-        name = word.text.rstrip("/").rpartition("/")[2]
-        if name in ("", ".", "..") or last.kind != "plain":
-            raise UnsafeArguments("the names it writes are only known at run time")
-        arrived = ShellWord(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
-        yield from write_accesses(arrived, place)
 
 
 def _analyze_ruled_program(

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from travois.core.display_text import escape_path
 from travois.permissions.paths import is_inside
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS, SandboxProfile
 from travois.ports.world import ProcessResult
 from travois.sandbox.denial import Denial, find_denial, find_refused_port
 from travois.sandbox.disk_facts import LocalDisk
-from travois.tools.paths import escape_path
 
 SANDBOX_ARGUMENT_HINT = "If needed, call again with sandbox:"
 SESSION_PORT_HINT = (

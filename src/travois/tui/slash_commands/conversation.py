@@ -25,7 +25,7 @@ from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
 from travois.providers import catalog
 from travois.providers.request import EFFORT_LEVELS
 from travois.sessions import home
-from travois.settings.validate import save_user_setting
+from travois.settings.edit import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.tui import clipboard, theme

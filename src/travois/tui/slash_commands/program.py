@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from travois.memory.store import FolderMemoryStore
 
 with lazy_imports():
-    from travois.commands import dream, memory, models, sessions
+    from travois.commands import config, doctor, dream, memory, search, sessions
     from travois.compose import dreaming
 
 
@@ -93,14 +93,14 @@ async def _run_config_command(host: CommandHost, key: str) -> str:
 
     def explain_settings() -> str:
         loaded = load_workspace(host.options)[1]
-        found = models.find_settings(
+        found = config.find_settings(
             loaded, "" if key == "all" else key.removeprefix("explain").strip()
         )
         if not key:
             found = {
-                k: v for k, v in found.items() if models.find_setting_origin(k, loaded) != "default"
+                k: v for k, v in found.items() if config.find_setting_origin(k, loaded) != "default"
             }
-        return models.render_settings_table(found, loaded)
+        return config.render_settings_table(found, loaded)
 
     more = "" if key else "\n\nAll other settings are defaults: /config all, or /config KEY."
     return await anyio.to_thread.run_sync(explain_settings) + more
@@ -108,14 +108,14 @@ async def _run_config_command(host: CommandHost, key: str) -> str:
 
 async def _run_doctor_command(host: CommandHost, _: str) -> str:
     """Run /doctor: check the sandbox, programs and model."""
-    return await capture_output(host, partial(models.run_doctor, Namespace(json=False)))
+    return await capture_output(host, partial(doctor.run_doctor, Namespace(json=False)))
 
 
 async def _run_search_command(host: CommandHost, text: str) -> str:
     """Run /search: search past sessions."""
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
-    return (await capture_output(host, partial(sessions.run_search, args))).replace(
+    return (await capture_output(host, partial(search.run_search, args))).replace(
         "travois --resume", "/resume"
     )
 

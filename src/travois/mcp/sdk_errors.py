@@ -1,22 +1,18 @@
-"""The MCP SDK behind small helpers: import, error classification, and listing with limits."""
+"""The MCP SDK: importing it, and telling its errors apart."""
 
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, cast
 
 import anyio
-import msgspec
 
 from travois.core.display_text import escape_invisible
 from travois.lazy_imports import lazy_imports
-from travois.mcp.tools import McpPrompt, McpToolOffer
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp import Client
 
 with lazy_imports():
     import httpx2
@@ -25,10 +21,6 @@ with lazy_imports():
     from mcp.shared import exceptions
 
 
-MAX_LIST_PAGES = 50
-"""Maximum pages requested of one list."""
-MAX_SERVER_TOOLS = 2_000
-"""Maximum tools of one server."""
 MAX_ERROR_CHARS = 300
 SDK_MISSING = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
@@ -101,38 +93,3 @@ def is_undelivered_call(error: BaseException) -> bool:
 def to_wire_json(value: BaseModel) -> str:
     """Return an MCP SDK value as the JSON that is sent."""
     return value.model_dump_json(by_alias=True, exclude_none=True)
-
-
-async def fetch_tools(client: Client) -> tuple[McpToolOffer, ...]:
-    """Fetch all tools of an MCP server, page by page."""
-    found: list[McpToolOffer] = []
-    cursor: str | None = None
-    for _ in range(MAX_LIST_PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-        for tool in page.tools:
-            schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
-            meta = msgspec.Raw(msgspec.json.encode(tool.meta))
-            found.append(McpToolOffer(tool.name, tool.description or "", schema, meta))
-        cursor = page.next_cursor
-        if cursor is None or len(found) > MAX_SERVER_TOOLS:
-            break
-    return tuple(found[:MAX_SERVER_TOOLS])
-
-
-async def fetch_prompts(client: Client) -> tuple[McpPrompt, ...]:
-    """Fetch the prompts that an MCP server offers."""
-    listed = (await client.list_prompts()).prompts[:MAX_SERVER_TOOLS]
-    return tuple(
-        McpPrompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
-        for one in listed
-    )
-
-
-async def fetch_resource_uris(client: Client) -> tuple[str, ...]:
-    """Fetch the URIs of an MCP server's resources, those that a person can type."""
-    try:
-        listed = (await client.list_resources()).resources[:MAX_SERVER_TOOLS]
-    except sdk_errors():
-        return ()
-    uris = (str(one.uri) for one in listed)
-    return tuple(uri for uri in uris if uri == escape_invisible(uri) and not re.search(r"\s", uri))
