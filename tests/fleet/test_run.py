@@ -196,6 +196,16 @@ def test_no_secret_is_in_the_queue_or_in_a_log(fleet: Fleet) -> None:
     assert [path for path in held if b"sk-hush-0123456789abcdef" in path.read_bytes()] == []
 
 
+def test_runs_wait_for_a_rate_limit_before_they_run_into_it(fleet: Fleet) -> None:
+    rates = {"requests": 2}
+    with fleet.program.served(WORK, rates=rates) as api:
+        file = fleet.write(fleet.task("first", priority=1), fleet.task("second"))
+        fleet.start("run", file, "--workers", "1")
+        wait_until(lambda: fleet.states().get("second") == "waiting", what="the second waits")
+        assert [one.status for one in api.ledger] == [200, 200]
+    assert "rate limit" in fleet.results()["second"]["why"]
+
+
 def test_a_missing_key_is_told_and_not_tried_again(fleet: Fleet) -> None:
     with fleet.program.served(WORK) as api:
         fleet.run("run", fleet.write(fleet.task("t", key="ANTHROPIC_API_KEY_NONE")))

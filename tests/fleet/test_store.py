@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from travois.core.errors import UserError
 from travois.fleet.child import SessionTotals, read_session_totals, session_id
-from travois.fleet.store import FLEET, WORKERS, FleetStore, TaskRow, locate_database
+from travois.fleet.rate_reports import BucketLevel
+from travois.fleet.store import BUCKETS, FLEET, WORKERS, FleetStore, TaskRow, locate_database
 from travois.fleet.task import FleetTask
 
 TASK = FleetTask(id="t", repo="/x", prompt="p")
@@ -115,6 +116,56 @@ def test_a_paused_key_holds_back_its_own_tasks_only(store: FleetStore) -> None:
     store.pause_key("KEY_A", 1, "HTTP 429")
     assert store.key_pause("KEY_A") > 3_000 and store.key_pause("") == 0
     assert [row.id for row in store.list_due_tasks()] == ["t"]
+
+
+def let_buckets_refill(store: FleetStore, seconds: float) -> None:
+    with store.open_transaction() as connection:
+        connection.execute(BUCKETS.update().values(at=BUCKETS.c.at - seconds))
+
+
+def test_a_run_starts_once_its_key_has_requests_for_it_and_for_those_under_way(
+    store: FleetStore,
+) -> None:
+    tasks = [FleetTask(id=id, repo="/x", prompt="p", key="A") for id in "abc"]
+    store.submit_tasks([*tasks, TASK])
+    first, second, third = (claim(store, "a", id) for id in "abc")
+    assert store.take_request(first) == 0
+    store.fill_buckets(first, [BucketLevel("requests", 3, 60, 0.01)])
+    assert store.take_request(first) == 0
+    store.save_task(first, state="running")
+    assert store.take_request(second) == 0
+    store.save_task(second, state="running")
+    wait = store.take_request(third)
+    assert 150 < wait <= 200
+    assert store.take_request(claim(store, "a")) == 0
+    let_buckets_refill(store, wait)
+    assert store.take_request(third) == 0
+    let_buckets_refill(store, 1e9)
+    assert store.take_request(third) == 0
+    with store.open_transaction() as connection:
+        assert connection.execute(sa.select(BUCKETS.c.level)).scalar_one() == pytest.approx(59)
+
+
+def test_a_key_without_tokens_starts_no_run(store: FleetStore) -> None:
+    store.submit_tasks([TASK])
+    row = claim(store, "a")
+    enough = BucketLevel("requests", 50, 50, 1)
+    store.fill_buckets(row, [enough, BucketLevel("input tokens", 0, 1_000, 10)])
+    assert 4 < store.take_request(row) <= 5
+    store.fill_buckets(row, [enough, BucketLevel("input tokens", 500, 1_000, 10)])
+    assert store.take_request(row) == 0
+
+
+def test_a_database_of_the_first_version_is_migrated(store: FleetStore) -> None:
+    with store.open_transaction() as connection:
+        BUCKETS.drop(connection)
+        connection.execute(FLEET.update().values(version=1))
+    with pytest.raises(UserError, match="does not fit"):
+        store.check_schema_version()
+    store.create_fleet_tables()
+    store.check_schema_version()
+    store.submit_tasks([TASK])
+    assert store.take_request(claim(store, "a")) == 0
 
 
 def test_running_tasks_hold_the_budget_of_the_fleet(store: FleetStore) -> None:

@@ -40,6 +40,20 @@ NOW = 1_700_000_000.0
             RateLimits(7, 0.02, 0, None, 66.5),
             66.5,
         ),
+        (
+            {
+                "anthropic-ratelimit-requests-limit": "50",
+                "anthropic-ratelimit-input-tokens-limit": "30000",
+                "anthropic-ratelimit-output-tokens-limit": "8000",
+            },
+            RateLimits(requests_limit=50, input_tokens_limit=30_000, output_tokens_limit=8_000),
+            0.0,
+        ),
+        (
+            {"x-ratelimit-limit-requests": "60", "x-ratelimit-limit-tokens": "90000"},
+            RateLimits(requests_limit=60, input_tokens_limit=90_000),
+            0.0,
+        ),
         ({"retry-after": "soon", "x-ratelimit-remaining-requests": "-"}, RateLimits(), 0.0),
     ],
 )

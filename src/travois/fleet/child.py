@@ -106,6 +106,7 @@ class ChildRun:
         self._secrets = secrets
         self.on_rate_limit: Callable[[float, str], None] = lambda seconds, why: None
         """Called with the seconds until the provider is asked again, and its answer."""
+        self.on_response: Callable[[], None] = lambda: None
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped: StopReason = ""
         self._lock = Lock()
@@ -199,6 +200,7 @@ class ChildRun:
         self.requests += 1
         self.tokens += used.input_tokens + used.cache_creation_input_tokens
         self.tokens += used.cache_read_input_tokens + used.output_tokens
+        self.on_response()
 
     def _build_child_result(self, code: int, told: str, *, seconds: float) -> ChildResult:
         last, stopped = self._last, self._stopped

@@ -23,6 +23,7 @@ from travois.fleet.child import (
     read_session_totals,
     session_id,
 )
+from travois.fleet.rate_reports import RateReports
 from travois.fleet.store import FINAL_STATES, FleetStore, TaskRow
 from travois.fleet.task import DATABASE_VARIABLE, FleetTask
 from travois.fleet.workspace import Workspace, WorkspaceProblem, run_shell
@@ -34,6 +35,7 @@ from travois.permissions.secrets import (
     registered_secrets,
 )
 from travois.providers.catalog import load_catalog
+from travois.providers.rate_limits import LIMITS_FILE_VARIABLE
 from travois.sessions import blobs
 
 MAX_TRIES = 8
@@ -111,6 +113,8 @@ class TaskSteps:
             return self._pick_winner(row)
         if spent := _find_spent_limit(row):
             return self._end_task(row, "limit", spent)
+        if wait := self._store.take_request(row):
+            return self._wait_for_bucket(row, wait)
         budget = self._store.reserve_budget(row, slots=self._lease.slots)
         if budget is None:
             return self._wait_for_fleet_budget(row)
@@ -217,6 +221,13 @@ class TaskSteps:
             return False
         return self._end_task(row, "limit", "the fleet's budget is spent")
 
+    def _wait_for_bucket(self, row: TaskRow, wait: float) -> bool:
+        """Put a task back until its provider key has requests and tokens again."""
+        later = wait + random.random()  # noqa: S311 - spreads load
+        told = "waits for the rate limit to refill"
+        self._postpone_or_stand_down(row, later, waits=row.waits + 1, why=told)
+        return False
+
     # The attempt.
 
     def _run_child(self, row: TaskRow, workspace: Workspace, *, usd: float) -> ChildResult:
@@ -230,6 +241,8 @@ class TaskSteps:
                 store=self._store.database.session_store_variables(row.epoch),
             )
         )
+        reports = RateReports(workspace.folder / "rate-limits.jsonl")
+        environment[LIMITS_FILE_VARIABLE] = str(reports.path)
         while True:
             self._lease.wait_for_lease()
             argv = build_child_argv(
@@ -240,6 +253,7 @@ class TaskSteps:
             )
             child = ChildRun(_known_secrets())
             child.on_rate_limit = partial(self._pause_provider_key, row, child)
+            child.on_response = partial(self._fill_buckets, row, reports)
             self._lease.watch_child(row.id, child)
             try:
                 result = child.follow_to_end(
@@ -255,6 +269,11 @@ class TaskSteps:
                 self._lease.stand_down()
             if result.stopped != "lease":
                 return result
+
+    def _fill_buckets(self, row: TaskRow, reports: RateReports) -> None:
+        """Share what a response said about the limits of its key."""
+        if levels := reports.read_levels():
+            self._store.fill_buckets(row, levels)
 
     def _pause_provider_key(self, row: TaskRow, child: ChildRun, seconds: float, why: str) -> None:
         """Let no other task of this key start meanwhile."""

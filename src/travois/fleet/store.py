@@ -23,10 +23,11 @@ from sqlalchemy import event, exc
 from travois.compose.options import STORE_VARIABLE
 from travois.compose.session_store import EPOCH_VARIABLE
 from travois.core.errors import UserError
+from travois.fleet.rate_reports import BucketLevel
 from travois.fleet.task import FleetTask
 from travois.permissions.secrets import mask_text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 TaskState = Literal[
     "queued",
     "enqueued",
@@ -43,6 +44,8 @@ FINAL_STATES = ("done", "failed", "limit", "refused", "cancelled")
 BUSY_TIMEOUT_SECONDS = 30
 CONNECT_TIMEOUT_SECONDS = 5
 OUTAGE_POLL_SECONDS = 0.5
+LEAST_TOKEN_SHARE = 0.05
+"""No run starts with less of a token limit left."""
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -122,6 +125,17 @@ SCHEDULES = sa.Table(
     sa.Column("tasks", sa.Text, nullable=False),
     sa.Column("due", sa.Float, nullable=False, index=True),
     sa.Column("fired", sa.Float, nullable=False, default=0.0),
+)
+BUCKETS = sa.Table(
+    "travois_buckets",
+    METADATA,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("level", sa.Float, nullable=False),
+    sa.Column("most", sa.Float, nullable=False),
+    sa.Column("per_second", sa.Float, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
 )
 
 
@@ -568,6 +582,42 @@ class FleetStore:
             rows = connection.execute(sa.select(KEYS.c.key, left.label("left")).where(left > 0))
             return {row.key: row.left for row in rows}
 
+    @outlive_outage
+    def fill_buckets(self, row: TaskRow, levels: Sequence[BucketLevel]) -> None:
+        """Record what a provider said is left for the key and model of a task."""
+        with self.open_transaction() as connection:
+            for one in levels:
+                values = {"level": one.left, "most": one.most, "per_second": one.per_second}
+                same = _buckets_of(row) & (BUCKETS.c.kind == one.kind)
+                changed = BUCKETS.update().where(same).values(at=self._now, **values)
+                if not connection.execute(changed).rowcount:
+                    names = {"key": row.key, "model": row.task.model, "kind": one.kind}
+                    connection.execute(BUCKETS.insert().values(at=self._now, **names, **values))
+
+    @outlive_outage
+    def take_request(self, row: TaskRow) -> float:
+        """Take a request from the buckets of a task, or return the seconds until there is one.
+
+        Each other run of the key may ask at any moment, so that one request is left for each.
+        """
+        mine, since = _buckets_of(row), self._now - BUCKETS.c.at
+        level = (BUCKETS.c.level + since * BUCKETS.c.per_second).label("grown")
+        others = sa.select(sa.func.count()).where(
+            TASKS.c.key == row.key, TASKS.c.state == "running", TASKS.c.id != row.id
+        )
+        with self.open_transaction() as connection:
+            locked = connection.execute(BUCKETS.update().where(mine).values(kind=BUCKETS.c.kind))
+            if not locked.rowcount:
+                return 0.0
+            running = connection.execute(others).scalar_one()
+            found = connection.execute(sa.select(BUCKETS, level).where(mine)).all()
+            wait = max(_bucket_wait(one.kind, one, running=running) for one in found)
+            if wait <= 0:
+                taken = sa.case((level > BUCKETS.c.most, BUCKETS.c.most), else_=level) - 1
+                requests = BUCKETS.update().where(mine, BUCKETS.c.kind == "requests")
+                connection.execute(requests.values(level=taken, at=self._now))
+        return max(wait, 0.0)
+
     # Workers and their leases.
 
     def add_worker(self, id: str, *, place: str, slots: int) -> None:
@@ -634,6 +684,18 @@ def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
 
 def _is_still_open() -> sa.ColumnElement[bool]:
     return TASKS.c.state.notin_(FINAL_STATES)
+
+
+def _buckets_of(row: TaskRow) -> sa.ColumnElement[bool]:
+    return sa.and_(BUCKETS.c.key == row.key, BUCKETS.c.model == row.task.model)
+
+
+def _bucket_wait(kind: str, bucket: sa.Row[tuple[object, ...]], *, running: int) -> float:
+    """Return the seconds until a bucket of a provider key has enough for another run."""
+    least = min(1.0 + running, bucket.most)
+    if kind != "requests":
+        least = bucket.most * LEAST_TOKEN_SHARE
+    return (least - bucket.grown) / max(bucket.per_second, 1e-6)
 
 
 def _encode_task(task: FleetTask) -> str:

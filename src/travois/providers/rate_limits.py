@@ -37,6 +37,9 @@ class RateLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens_left: int | None = None
     tokens_reset: float | None = None
     retry_after: float | None = None
+    requests_limit: int | None = None
+    input_tokens_limit: int | None = None
+    output_tokens_limit: int | None = None
 
     @property
     def pause(self) -> float:
@@ -78,6 +81,16 @@ def parse_rate_limits(headers: Mapping[str, str], *, now: float) -> RateLimits:
         tokens_reset=_first_wait(headers, *tokens, now=now),
         retry_after=_parse_wait(f"{headers.get('retry-after-ms', '')}ms", now)
         or _first_wait(headers, "retry-after", now=now),
+        requests_limit=_first_count(
+            headers, f"{anthropic}requests-limit", f"{openai}limit-requests"
+        ),
+        input_tokens_limit=_first_count(
+            headers,
+            f"{anthropic}input-tokens-limit",
+            f"{anthropic}tokens-limit",
+            f"{openai}limit-tokens",
+        ),
+        output_tokens_limit=_first_count(headers, f"{anthropic}output-tokens-limit"),
     )
 
 
