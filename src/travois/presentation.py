@@ -43,7 +43,16 @@ from travois.core.tool_names import canonical_call, decode_arguments
 from travois.diff_rows import DiffRow, build_diff_rows, build_file_rows
 from travois.memory.memory import ExtractionOutcome
 from travois.ports.tool import AnyTool
-from travois.ports.world import Event, RequestRetrying, UserWarned
+from travois.ports.world import (
+    ActivityShown,
+    AgentProgress,
+    CompactionProgress,
+    Event,
+    RequestRetrying,
+    ToolStarted,
+    UserWarned,
+)
+from travois.providers.replies import BlockBegan, BlockKind
 from travois.tools.diff import FilePatch
 
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
@@ -61,6 +70,11 @@ KIND_BY_TOOL: dict[str, ToolKind] = {
 }
 TASK_LIST_TOOLS = ("TodoWrite", "TaskCreate", "TaskUpdate")
 """Tools that change the task list, which is shown in place of the call."""
+ACTIVITY_NAMES: dict[BlockKind, str] = {
+    "thinking": "Thinking",
+    "text": "Writing",
+    "call": "Preparing",
+}
 MAX_TITLE_ARGS = 200
 MAX_MAIL_CHARS = 300
 
@@ -244,6 +258,25 @@ def notice_for_event(event: Event) -> NoticeItem | None:
 
 
 PartKind = Literal["person", "model", "thinking", "call", "result", "error", "note", "event"]
+
+
+def describe_activity(event: Event) -> str:
+    """Return what goes on from this event on, as `name` or `name: size`; empty if it tells not."""
+    match event:
+        case ActivityShown(text=text):
+            return text
+        case CompactionProgress(over=True) | Entry(fact=Result() | Decided()):
+            return "Working"
+        case CompactionProgress(tokens=tokens):
+            return f"Summarising: {tokens:,} tokens"
+        case ToolStarted(name=name):
+            return f"Running {name}"
+        case AgentProgress(id=id, doing=doing) if doing:
+            return f"Agent {id}: {doing}"
+        case BlockBegan(kind=kind):
+            return ACTIVITY_NAMES.get(kind, "Working")
+        case _:
+            return ""
 
 
 class DocumentPart(msgspec.Struct, frozen=True):

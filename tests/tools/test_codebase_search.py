@@ -53,7 +53,7 @@ def found(index: CodeIndex, text: str) -> list[str]:
     return [match.path for match in index.search(text, limit=3)]
 
 
-def always() -> bool:
+def always(progress: CodeProgress) -> bool:
     return True
 
 
@@ -120,7 +120,7 @@ def test_what_is_left_is_read_the_next_time(
     index: CodeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_index, "FILES_PER_BATCH", 1)
-    assert index.refresh(lambda: False) == CodeProgress(ready=1, left=3)
+    assert index.refresh(lambda progress: False) == CodeProgress(ready=1, left=3)
     assert index.refresh(always) == CodeProgress(ready=4, left=0)
 
 

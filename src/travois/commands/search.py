@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Sequence
+from math import inf
 from shlex import quote
 from textwrap import wrap
 
@@ -24,6 +24,7 @@ from travois.compat.sessions.search import (
 )
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
+from travois.progress_line import ProgressLine
 from travois.search import database
 from travois.search.embedder import NoEmbedder, find_embedder
 from travois.search.lexical import split_index_terms
@@ -123,13 +124,13 @@ def _search_sessions(
     if args.rebuild:
         index.delete()
     patient = args.wait or args.catch_up or not text
-    progress = (
-        index.refresh(_show_index_progress, turn="ask" if args.catch_up else "wait")
-        if patient
-        else index.refresh(_continue_until(time.monotonic() + INDEX_SECONDS))
-    )
-    if patient:
-        index.embed_rest()
+    with ProgressLine() as line:
+        end = inf if patient else time.monotonic() + INDEX_SECONDS
+        turn = "wait" if patient and not args.catch_up else "ask"
+        progress = index.refresh(_show_progress_until(end, line), turn=turn)
+        if patient:
+            line.show("Embedding the messages")
+            index.embed_rest()
     if index.trouble:
         print_warning(index.trouble)
     if not text:
@@ -161,16 +162,13 @@ def _print_matches(
         print_line(f"No matching {'messages' if args.turns else 'sessions'}{so_far}.")
 
 
-def _continue_until(end: float) -> Callable[[IndexProgress], bool]:
-    return lambda _: time.monotonic() < end
+def _show_progress_until(end: float, line: ProgressLine) -> Callable[[IndexProgress], bool]:
+    def is_in_time(progress: IndexProgress) -> bool:
+        whole = progress.ready + progress.left
+        line.show(f"Indexing sessions: {progress.ready:,} of {whole:,}")
+        return time.monotonic() < end
 
-
-def _show_index_progress(progress: IndexProgress) -> bool:
-    """Show the progress of indexing sessions on a terminal."""
-    if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
-        words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
-        sys.stderr.write(f"\r{words}\x1b[K")
-    return True
+    return is_in_time
 
 
 def _build_session_filter(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
+from functools import partial
+from math import inf
 
 import msgspec
 
 from travois.commands.indexing import start_indexing
 from travois.permissions.decide import Permissions
 from travois.permissions.resolve_paths import hidden_path_filter
+from travois.progress_line import ProgressLine
 from travois.sessions.home import TravoisHome, find_repository
 from travois.settings.load import load_settings
 from travois.terminal import (
@@ -42,7 +45,8 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
             index.delete()
         patient = args.wait or args.catch_up or not text
         end = time.monotonic() + CODE_INDEX_SECONDS
-        progress = index.refresh(lambda: patient or time.monotonic() < end)
+        with ProgressLine() as line:
+            progress = index.refresh(partial(_show_progress, line, inf if patient else end))
         if index.trouble:
             print_warning(index.trouble)
         if not text:
@@ -59,6 +63,13 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
         if not index.trouble:
             start_indexing("--code")
     return 0 if found else 1
+
+
+def _show_progress(line: ProgressLine, end: float, progress: CodeProgress) -> bool:
+    """Show the progress of indexing; return whether there is time for more."""
+    whole = progress.ready + progress.left
+    line.show(f"Indexing the code: {progress.ready:,} of {whole:,} files")
+    return time.monotonic() < end
 
 
 def _tell_code_progress(progress: CodeProgress, args: Namespace) -> int:

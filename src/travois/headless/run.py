@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import aclosing
 from functools import cached_property
 from time import monotonic
@@ -42,6 +42,8 @@ from travois.memory.extraction import (
     wait_for_extraction,
 )
 from travois.ports.world import CompactionProgress, Event, RequestRetrying, UserWarned
+from travois.presentation import describe_activity
+from travois.progress_line import ProgressLine
 from travois.prompt.briefing import list_available_skills
 from travois.sdk import Session, typed_text
 from travois.settings.schema import Plugin
@@ -307,15 +309,21 @@ class HeadlessRun:
                 return
         mark = last_turn.make_prompt_id(self._prompt_id)
         async with aclosing(session.run(prompt, id=mark)) as events:
-            async for event in events:
-                if self._format in ("text", "json") and (notice := _notice_text(event)):
-                    write_stderr(f"travois: {notice}\n")
-                for line in self._event_lines(event, speaker):
-                    print_json_line(line)
-                if isinstance(event, Entry) and isinstance(event.fact, Assistant | Result):
-                    self.follow_with()
+            with ProgressLine() as progress:
+                await self._print_turn(events, progress, speaker=speaker)
         if self._alone and speaker.tally.ended.why == "end" and await wait_for_background(session):
             await self._run_and_print(session, (), speaker=speaker)
+
+    async def _print_turn(
+        self, events: AsyncIterable[Event], progress: ProgressLine, *, speaker: StreamJsonWriter
+    ) -> None:
+        async for event in events:
+            if self._format in ("text", "json"):
+                _show_activity(event, progress)
+            for line in self._event_lines(event, speaker):
+                print_json_line(line)
+            if isinstance(event, Entry) and isinstance(event.fact, Assistant | Result):
+                self.follow_with()
 
     async def _run_compaction(
         self, session: Session, focus: str, *, speaker: StreamJsonWriter
@@ -339,8 +347,8 @@ class HeadlessRun:
         """Compact and print events meanwhile: writing a summary may take minutes."""
 
         async def print_events() -> None:
-            async for event in events:
-                self._print_event(event, speaker)
+            with ProgressLine() as progress:
+                await self._print_turn(events, progress, speaker=speaker)
 
         async with anyio.create_task_group() as group:
             group.start_soon(print_events)
@@ -421,6 +429,17 @@ class HeadlessRun:
 
 def _do_nothing() -> None:
     pass
+
+
+def _show_activity(event: Event, progress: ProgressLine) -> None:
+    """Show what a headless run does, and what its user should hear of, on standard error."""
+    if doing := describe_activity(event):
+        progress.show(doing)
+    if isinstance(event, CompactionProgress) and progress.is_watched:
+        return
+    if notice := _notice_text(event):
+        progress.clear()
+        write_stderr(f"travois: {notice}\n")
 
 
 def _notice_text(event: Event) -> str:

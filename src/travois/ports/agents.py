@@ -53,6 +53,8 @@ class CompactionProgress(msgspec.Struct, frozen=True):
 
     seconds: float = 0.0
     over: bool = False
+    tokens: int = 0
+    """The size of what is summarised."""
 
 
 class TerminalSignal(msgspec.Struct, frozen=True):

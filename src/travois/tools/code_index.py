@@ -97,7 +97,7 @@ class CodeIndex:
         for path in self._place.parent.glob(f"{self._place.name}*"):
             path.unlink(missing_ok=True)
 
-    def refresh(self, go_on: Callable[[], bool]) -> CodeProgress:
+    def refresh(self, go_on: Callable[[CodeProgress], bool]) -> CodeProgress:
         """Read what has changed since the last time, the latest first, while the caller says so.
 
         While another process does so, this one only counts what is left.
@@ -105,7 +105,7 @@ class CodeIndex:
         with _lock_beside(self._place) as alone:
             return self._refresh_alone(go_on if alone else None)
 
-    def _refresh_alone(self, go_on: Callable[[], bool] | None) -> CodeProgress:
+    def _refresh_alone(self, go_on: Callable[[CodeProgress], bool] | None) -> CodeProgress:
         known, found = self._index.read_marks(NAMES), dict(self._stamp_files())
         gone = [path for path in known if path not in found]
         stale = [path for path, stamp in found.items() if known.get(path) != stamp]
@@ -114,14 +114,14 @@ class CodeIndex:
             return CodeProgress(len(found) - len(stale), len(stale))
         self._drop_files(gone)
         self._read_commits()
-        done = 0
+        done, ready = 0, len(found) - len(stale)
         for at in range(0, len(stale), FILES_PER_BATCH):
-            if done and not go_on():
+            if not go_on(CodeProgress(ready + done, len(stale) - done)) and done:
                 break
             batch = stale[at : at + FILES_PER_BATCH]
             self._index_files({path: found[path] for path in batch})
             done += len(batch)
-        return CodeProgress(len(found) - len(stale) + done, len(stale) - done)
+        return CodeProgress(ready + done, len(stale) - done)
 
     def search(
         self, text: str, *, limit: int, is_hidden: Callable[[str], bool] = lambda path: False

@@ -41,7 +41,8 @@ from travois.ports.world import (
     PersonAnswer,
     ToolStarted,
 )
-from travois.presentation import NoticeItem, SessionItems, ToolCallItem
+from travois.presentation import NoticeItem, SessionItems, ToolCallItem, describe_activity
+from travois.progress_line import ProgressLine
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
@@ -313,12 +314,32 @@ async def _run_line_turn(
     session.runtime.agent.turn.inbox.extend(host.notes)
     host.notes.clear()
     try:
-        async with aclosing(session.run(said)) as events:
-            async for event in events:
-                terminal.show_event(event)
-                await _notify_permission_hooks(session, event)
+        with ProgressLine(whole_lines=True) as progress:
+            await _print_turn(session, terminal, progress, said=said)
     except UserError as fault:
         terminal.line(str(fault))
+
+
+async def _print_turn(
+    session: Session,
+    terminal: LineTerminal,
+    progress: ProgressLine,
+    *,
+    said: tuple[TextOrMedia, ...],
+) -> None:
+    async with aclosing(session.run(said)) as events:
+        async for event in events:
+            _show_slow_work(event, progress)
+            terminal.show_event(event)
+            await _notify_permission_hooks(session, event)
+
+
+def _show_slow_work(event: Event, progress: ProgressLine) -> None:
+    """Name what is slow; not while the user is asked or reads an answer that grows."""
+    if isinstance(event, Grew) or (isinstance(event, Entry) and isinstance(event.fact, Asked)):
+        progress.clear()
+    elif doing := describe_activity(event):
+        progress.show(doing)
 
 
 async def _notify_permission_hooks(session: Session, event: Event) -> None:

@@ -24,7 +24,15 @@ from travois.ports.world import (
     ToolProgress,
     ToolStarted,
 )
-from travois.presentation import NoticeItem, ReplyItem, SessionItem, SessionItems, ToolCallItem
+from travois.presentation import (
+    ACTIVITY_NAMES,
+    NoticeItem,
+    ReplyItem,
+    SessionItem,
+    SessionItems,
+    ToolCallItem,
+    describe_activity,
+)
 from travois.providers.replies import BlockBegan, BlockKind, Grew
 from travois.sessions.titles import is_greeting, make_title
 from travois.tui import agent_progress
@@ -83,11 +91,6 @@ FRAME_SECONDS = 0.1
 MIN_FRAME_CHARS = 72
 """Draw a frame only for this many characters, or after a while."""
 MAX_FRAME_WAIT_SECONDS = 0.5
-ACTIVITY_NAMES: dict[BlockKind, str] = {
-    "thinking": "Thinking",
-    "text": "Writing",
-    "call": "Preparing",
-}
 MAX_AGENT_LINES = 3
 """Lines of a subagent's progress that are shown below its call."""
 MIN_SUMMARY_SECONDS = 10.0
@@ -232,10 +235,8 @@ class Transcript:
         self, event: ActivityShown | CompactionProgress | TerminalSignal
     ) -> None:
         """Show side activity: hooks and compaction."""
-        if isinstance(event, ActivityShown):
-            self._doing = clean_display_text(event.text)
-        elif isinstance(event, CompactionProgress):
-            self._doing = "Working" if event.over else f"Summarising ({event.seconds:.0f} s)"
+        if isinstance(event, ActivityShown | CompactionProgress):
+            self._doing = clean_display_text(describe_activity(event))
         else:
             self._screen.send_control(event.text)
 

@@ -195,9 +195,9 @@ async def report_progress_during(
     done: ModelSummary | UserError | OSError = ModelSummary()
 
     async def tick() -> None:
-        seconds = 0.0
+        seconds, tokens = 0.0, context_tokens(agent.session.view)
         while True:
-            agent.session.emit(CompactionProgress(seconds))
+            agent.session.emit(CompactionProgress(seconds, tokens=tokens))
             await anyio.sleep(PROGRESS_INTERVAL_SECONDS)
             seconds += PROGRESS_INTERVAL_SECONDS
 
