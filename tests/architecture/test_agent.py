@@ -19,6 +19,7 @@ CHANGING = {
     "team.naming.watched": "a front end shows the names",
     "budget.warned": "a budget counts what is spent",
     "runtime.background": "set by whoever runs the agent",
+    "runtime.stays_open": "front ends that wait between turns say so",
 }
 """What may be assigned outside `engine/agent.py`, and why."""
 

@@ -229,6 +229,7 @@ class AcpSession:
 
     def _set_up(self, session: Session, group: TaskGroup) -> None:
         agent = session.runtime.agent
+        agent.runtime.stays_open = True
         self.choices = SessionChoices(session, self._options)
         self._teller = AcpUpdates(agent, self.choices)
         self._desk = EditorCommandHost(session, replace(self._options, resume="", fork=False))

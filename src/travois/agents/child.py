@@ -90,7 +90,9 @@ def create_child_agent(
         budget=Budget(),
         turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
         # A child works where it was started, wherever its parent goes.
-        runtime=replace(parent.runtime, background=None, worktrees=None, relocate=_do_nothing),
+        runtime=replace(
+            parent.runtime, stays_open=False, background=None, worktrees=None, relocate=_do_nothing
+        ),
     )
 
 

@@ -295,6 +295,8 @@ class AgentRuntime(msgspec.Struct):
     """Brings root, permissions, sandbox and snapshots to where the log says that it works."""
     worktrees: Callable[[Agent], Worktrees] | None = None
     """Makes the worktrees that its session moves to; none if it may not move."""
+    stays_open: bool = False
+    """True if the program waits between turns, so that a wake-up can start one."""
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     """What goes on while an answer is awaited."""
 

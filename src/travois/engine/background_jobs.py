@@ -7,6 +7,7 @@ told exactly once: at the next safe boundary, when the session is left, or when 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from signal import Signals
 
 import anyio
@@ -14,6 +15,7 @@ import anyio
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
+from travois.engine.wake_ups import collect_wake_ups, list_wake_ups, wait_for_wake_up
 from travois.ports.world import BackgroundJob
 from travois.sessions.session import JOB_STATE_PREFIX, Session
 
@@ -118,17 +120,20 @@ async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
     agents = agent.team.children
     while True:
         agent.turn.inbox.extend(collect_end_reports(agent))
+        agent.turn.inbox.extend(await collect_wake_ups(agent))
         if agent.turn.inbox:
             return True
+        wakes = agent.runtime.stays_open and bool(list_wake_ups(agent.session))
         jobs = [job.wait for job in running_jobs(agent).values()]
         children = agents is not None and any(
             report.state == JOB_RUNNING for report in agents.reports().values()
         )
-        if not jobs and not children:
+        if not jobs and not children and not wakes:
             return False
         waits: list[Callable[[], Awaitable[object]]] = [*jobs]
         waits += [agents.wait_for_news] if agents is not None and children else []
-        limit = patience if jobs and not children else None
+        waits += [partial(wait_for_wake_up, agent)] if wakes else []
+        limit = patience if not children else None
         with anyio.move_on_after(limit) as waited:
             await _wait_for_first(waits)
         if waited.cancelled_caught:

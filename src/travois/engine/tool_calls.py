@@ -463,6 +463,11 @@ class CallEnv:
         return bool(self._agent.turn.inbox)
 
     @property
+    def stays_open(self) -> bool:
+        """True if a wake-up can start a turn."""
+        return self._agent.runtime.stays_open
+
+    @property
     def wary(self) -> SandboxProfile | None:
         """The sandbox for git run by the harness."""
         return sandbox_for_git(self._agent)

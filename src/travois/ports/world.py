@@ -617,6 +617,11 @@ class Env(Protocol):
         ...
 
     @property
+    def stays_open(self) -> bool:
+        """True if the program waits between turns, so that a wake-up can start one."""
+        ...
+
+    @property
     def web(self) -> Web: ...
 
     @property

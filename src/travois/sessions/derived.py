@@ -52,6 +52,8 @@ from travois.ports.agents import HOOK_CALL
 
 JOB_STATE_PREFIX = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""
+WAKE_UP_PREFIX = "wake-up:"
+"""Before the id of a wake-up, in the name of its state and of its message."""
 FORK_STATE_KEY = "fork"
 """The state that a fork's log sets where its own part begins."""
 UNCOUNTED_FACTS = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
@@ -176,6 +178,8 @@ class LogDerivation:
                 self.decided[fact.call] = fact
             case Opened():
                 self.jobs = {}  # those of the session that this one branched off are not ours
+                for what in [what for what in self.state if what.startswith(WAKE_UP_PREFIX)]:
+                    del self.state[what]
             case Changed() as fact:
                 self.set_state(fact)
             case User(mail=letter) if letter.startswith(JOB_STATE_PREFIX):

@@ -20,6 +20,7 @@ from travois.permissions.secrets import Secrets
 from travois.ports.world import Delta, Event, HistoryFold, ResumableLog, SessionLog, UserWarned
 from travois.sessions.derived import FORK_STATE_KEY as FORK_STATE_KEY
 from travois.sessions.derived import JOB_STATE_PREFIX as JOB_STATE_PREFIX
+from travois.sessions.derived import WAKE_UP_PREFIX as WAKE_UP_PREFIX
 from travois.sessions.derived import DerivedState, HistoryEdited, LogDerivation, LogReplay
 
 NO_SECRETS = Secrets()

@@ -16,6 +16,7 @@ from travois.tools import (
     search,
     symbols,
     tasks,
+    wake_up,
     worktree,
 )
 from travois.tools.shell import background, bash
@@ -40,6 +41,7 @@ TOOLS: tuple[AnyTool, ...] = (
     background.TASK_OUTPUT,
     background.TASK_STOP,
     background.BASH_INPUT,
+    wake_up.SCHEDULE_WAKE_UP,
     git.GIT_STATUS,
     git.GIT_DIFF,
     git.GIT_LOG,

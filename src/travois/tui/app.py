@@ -156,6 +156,7 @@ class TerminalApp:
     async def _run_session(self, options: Options, first: str) -> None:
         desk = self.desk
         async with Session(options, person=desk.dialogs) as session:
+            session.runtime.agent.runtime.stays_open = True
             desk.attach_session(session)
             enable_activity_names(session.runtime.agent)
             self._replay_history(session)

@@ -201,6 +201,7 @@ async def _run_line_session(
     await trust.ask_for_trust(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
         runtime, desk = session.runtime, LineModeHost(session, options, terminal)
+        runtime.agent.runtime.stays_open = True
         terminal.line(
             f"Travois · {runtime.model.name} · {runtime.agent.world.root}\n{WELCOME_HINT}"
         )

@@ -13,7 +13,7 @@ from travois.terminal import escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand, capture_output
-from travois.tui.slash_commands import servers
+from travois.tui.slash_commands import loop, servers
 
 with lazy_imports():
     from travois.commands import agents as agent_commands
@@ -197,6 +197,7 @@ SIDE_COMMANDS = {
         lambda desk: ("see", "stop"),
         when="ever",
     ),
+    "loop": loop.LOOP_COMMAND,
     "mcp": servers.MCP_COMMAND,
     "skills": SlashCommand(
         "/skills", "list the skills that the model can use", _run_skills_command, when="ever"
