@@ -233,7 +233,7 @@ def test_a_story_that_is_no_longer_in_memory_is_read_again(home: TravoisHome) ->
     assert msgspec.json.encode(shelf.answer_question("overview", {"session": "s0"})) == first
 
 
-@pytest.mark.parametrize("question", sorted({*API_QUESTIONS} - {"sessions"}))
+@pytest.mark.parametrize("question", sorted({*API_QUESTIONS} - {"sessions", "fleet", "has-fleet"}))
 @pytest.mark.parametrize("session", ["", "..", "../p/s1", "/etc", "nobody"])
 def test_only_sessions_that_there_are_can_be_asked_about(
     home: TravoisHome, question: str, session: str

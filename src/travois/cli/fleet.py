@@ -6,7 +6,6 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
@@ -259,10 +258,8 @@ def read_named_tasks(args: Namespace) -> tuple[task.FleetTask, ...]:
 
 
 def _fleet_folder(args: Namespace) -> Path:
-    """Return the folder for clones: one for each queue, as ids may be the same."""
-    top = locate_home(os.environ).prepare().path / "fleet"
-    url: str = args.db or os.environ.get(DATABASE_VARIABLE, "")
-    return top / blake2b(url.encode(), digest_size=6).hexdigest() if url else top / "local"
+    home = locate_home(os.environ).prepare().path
+    return task.locate_fleet_folder(home, args.db or os.environ.get(DATABASE_VARIABLE, ""))
 
 
 def _find_database(args: Namespace) -> store.Database:

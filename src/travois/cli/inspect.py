@@ -39,15 +39,16 @@ def register_inspect(commands: CommandParsers) -> None:
     top.add_argument(
         "--no-open", action="store_true", help="print the address, do not open the browser"
     )
+    top.add_argument("--fleet", action="store_true", help="show the tasks of `travois fleet`")
     top.add_argument("--json", action="store_true", help="print the data of the page as JSON")
     top.set_defaults(run=run_inspect)
 
 
 def run_inspect(args: Namespace) -> int:
     """Open the inspector on one session, or on all if there is none here."""
-    session = _find_session_id(args.session)
+    session = "" if args.fleet else _find_session_id(args.session)
     if args.json:
-        question = "overview" if session else "sessions"
+        question = "fleet" if args.fleet else "overview" if session else "sessions"
         told = InspectorApi(locate_home_and_project()[0]).answer_question(
             question, {"session": session}
         )
@@ -63,6 +64,7 @@ def run_inspect(args: Namespace) -> int:
         ) from error
     home, _ = locate_home_and_project()
     keys, goal = server.create_access_keys(), f"#session={quote(session)}" if session else ""
+    goal = "#fleet=all" if args.fleet else goal
     with server.listen_on_loopback(args.port) as door:
         port = door.getsockname()[1]
         place = f"http://127.0.0.1:{port}/{keys.path}/enter?token="

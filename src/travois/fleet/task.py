@@ -31,6 +31,12 @@ PublishKind = Literal["branch", "patch"]
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 
 
+def locate_fleet_folder(home: Path, url: str) -> Path:
+    """Return the folder for a queue's clones: one for each, as task ids may be the same."""
+    name = blake2b(url.encode(), digest_size=6).hexdigest() if url else "local"
+    return home / "fleet" / name
+
+
 class FleetTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A task as it is queued. It names secrets and holds none."""
 

@@ -39,6 +39,7 @@ from travois.core.facts import (
 from travois.core.legality import find_send_blocker
 from travois.core.models import Usage
 from travois.core.view import ViewItem, keep_live_entries
+from travois.inspector.fleet import FleetPage, find_fleet_session, has_fleet, read_fleet_page
 from travois.inspector.story import (
     REQUEST_LAYERS,
     LogReader,
@@ -437,8 +438,8 @@ class InspectorApi:
 
     def __init__(self, home: TravoisHome) -> None:
         self._home = home
-        self._fetch = BlobStore(home.blobs).get
         self._readings: dict[Path, LogReader] = {}
+        self._fleet_folders: dict[str, Path] = {}
         self._busy = Lock()
 
     def answer_question(self, question: str, query: Query) -> object:
@@ -455,7 +456,18 @@ class InspectorApi:
 
     def sessions(self, query: Query) -> list[ListedSession]:
         """List all sessions, newest first."""
-        return [self._list_session(summary) for summary in list_sessions(self._home)]
+        return [
+            self._list_session(summary, self._home.session_folder(summary.project, summary.id))
+            for summary in list_sessions(self._home)
+        ]
+
+    def fleet(self, query: Query) -> FleetPage:
+        """Return the tasks of the fleet."""
+        return read_fleet_page(self._home)
+
+    def has_fleet(self, query: Query) -> bool:
+        """Return whether there is a fleet to show."""
+        return has_fleet(self._home)
 
     def overview(self, query: Query) -> tuple[ListedSession, Overview]:
         """Return a session at a glance."""
@@ -463,14 +475,13 @@ class InspectorApi:
         told = build_overview(
             reading.story, first=_parse_number(query, "first"), damaged=len(reading.skipped)
         )
-        return self._list_session(
-            summarise_session(self._find_folder({"session": query["session"]}))
-        ), told
+        folder = self._find_folder({"session": query["session"]})
+        return self._list_session(summarise_session(folder), folder), told
 
     def request(self, query: Query) -> RequestDetail:
         """Return one request."""
         return describe_request(
-            self._read_log(query).story, _parse_number(query, "step"), fetch=self._fetch
+            self._read_log(query).story, _parse_number(query, "step"), fetch=self._fetcher(query)
         )
 
     def item_page(self, query: Query) -> list[ItemLine]:
@@ -506,7 +517,7 @@ class InspectorApi:
             _parse_number(query, "step"),
             start=_parse_number(query, "start"),
             size=_parse_number(query, "size", default=BODY_PART_BYTES),
-            fetch=self._fetch,
+            fetch=self._fetcher(query),
         )
 
     def decisions(self, query: Query) -> list[DecisionRow]:
@@ -524,7 +535,9 @@ class InspectorApi:
     def span(self, query: Query) -> str:
         """Return a saved span of a compaction."""
         story, entry = self._read_log(query).story, _parse_number(query, "compaction")
-        return read_span_file(story, entry, _parse_number(query, "span"), home=self._home.path)
+        return read_span_file(
+            story, entry, _parse_number(query, "span"), home=self._find_home(query)
+        )
 
     def agents(self, query: Query) -> list[object]:
         """List the agents of a session as a tree."""
@@ -536,9 +549,8 @@ class InspectorApi:
             return items_cut_by_compaction(story, entry)
         return request_items(story, _parse_number(query, "step"))
 
-    def _list_session(self, summary: SessionSummary) -> ListedSession:
+    def _list_session(self, summary: SessionSummary, folder: Path) -> ListedSession:
         recent = time.time() - summary.updated < RECENT_SECONDS
-        folder = self._home.session_folder(summary.project, summary.id)
         return ListedSession(
             summary, summary.title, recent and lock.find_lock_holder(folder) is not None
         )
@@ -549,9 +561,24 @@ class InspectorApi:
         named = session == Path(session).name and session not in ("", "..")
         places = (path / session for path in self._home.sessions.iterdir()) if named else ()
         found = next((path for path in places if (path / LOG_FILE_NAME).is_file()), None)
+        if found is None and named:
+            found = self._find_fleet_folder(session)
         if found is None:
             raise UserError(f"There is no session {session!r}")
         return find_agent_folder(found, agent) if agent else found
+
+    def _find_fleet_folder(self, session: str) -> Path | None:
+        found = self._fleet_folders.get(session) or find_fleet_session(self._home, session)
+        if found is not None:
+            self._fleet_folders[session] = found
+        return found
+
+    def _find_home(self, query: Query) -> Path:
+        """Return the home that holds a session: a fleet task has one of its own."""
+        return self._find_folder({"session": query.get("session", "")}).parents[2]
+
+    def _fetcher(self, query: Query) -> FetchBlob:
+        return BlobStore(TravoisHome(self._find_home(query)).blobs).get
 
     def _read_log(self, query: Query) -> LogReader:
         folder = self._find_folder(query)
@@ -565,6 +592,8 @@ class InspectorApi:
 
 API_QUESTIONS: dict[str, Callable[[InspectorApi, Query], object]] = {
     "sessions": InspectorApi.sessions,
+    "fleet": InspectorApi.fleet,
+    "has-fleet": InspectorApi.has_fleet,
     "overview": InspectorApi.overview,
     "transcript": InspectorApi.transcript,
     "seen": InspectorApi.request,

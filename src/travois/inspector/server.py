@@ -32,6 +32,7 @@ PAGE_FILES = {
     "plot.js": "text/javascript",
     "app.js": "text/javascript",
     "transcript.js": "text/javascript",
+    "fleet.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 COOKIE_NAME = "travois-inspect"

@@ -2,13 +2,14 @@
 
 import { plot, short, dollars, used, USED } from "./plot.js";
 import { transcript } from "./transcript.js";
+import { fleet } from "./fleet.js";
 
 const $ = (id) => document.getElementById(id);
 const main = $("main"), find = $("find"), tip = $("tip");
 const TABS = ["transcript", "requests", "cache", "compactions", "decisions", "agents", "tasks", "notes", "search"];
 const ROW = 32, MOST = 300;
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages", talk = null;
+let at = {}, story = null, sessions = null, fleetPage = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages", talk = null;
 
 // --- small things -------------------------------------------------------------------------------
 
@@ -61,9 +62,23 @@ async function showSessions() {
   find.placeholder = "Filter  /";
   $("crumbs").replaceChildren();
   $("live").textContent = "";
+  fleetPage = null;
   sessions = await ask("sessions");
+  $("crumbs").replaceChildren((await ask("has-fleet")) ? h("a", { href: "#fleet=all" }, "Fleet") : "");
   listSessions();
 }
+
+async function showFleet() {
+  story = sessions = null;
+  document.title = "Fleet · Travois";
+  find.placeholder = "Filter  /";
+  $("crumbs").replaceChildren(h("a", { href: "#fleet=all" }, "Fleet"));
+  $("live").textContent = "";
+  fleetPage = await ask("fleet");
+  listTasks();
+}
+
+const listTasks = () => main.replaceChildren(...fleet(fleetPage, find.value, { h, table, count, dollars, short, lasted, day }));
 
 function listSessions() {
   const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -400,14 +415,15 @@ function escape() {
   else location.hash = "#";
 }
 
-find.addEventListener("input", () => { if (!story && sessions) listSessions(); });
+find.addEventListener("input", () => { if (!story && sessions) listSessions(); else if (!story && fleetPage) listTasks(); });
 
 async function route() {
   const before = at;
   at = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   tip.hidden = true;
   try {
-    if (!at.session) { if (stream) stream.close(); await showSessions(); }
+    if (at.fleet) { if (stream) stream.close(); find.value = ""; await showFleet(); }
+    else if (!at.session) { if (stream) stream.close(); await showSessions(); }
     else if (!story || before.session !== at.session || before.agent !== at.agent) await showSession();
     else if (tab() !== tabOf(before) || at.tool !== before.tool || at.entry !== before.entry || at.tab === "compactions") show();
     else if (tab() === "requests") detail(chosen());
