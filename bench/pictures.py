@@ -103,7 +103,7 @@ RISK = [
 FAILED = [
     {
         "say": [
-            {"text": "I run the tests."},
+            {"text": "I'll run the tests."},
             use("Bash", command="python3 -m pytest -q", description="Run the tests"),
         ]
     },
@@ -140,7 +140,7 @@ CHANGE = [
 SCOUT = [
     {
         "say": [
-            {"text": "I let an agent look through the code."},
+            {"text": "I'll let an agent look through the code."},
             use("Agent", subagent_type="explore", description="Find uses", prompt="Where is it?"),
         ]
     },

@@ -151,13 +151,17 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
             return tuple(build_file_rows(self.patch.file_path, content))
         return tuple(build_diff_rows(self.patch))
 
-    def title(self, tools: Mapping[str, AnyTool]) -> str:
-        """Return a one-line description; for a shell command, the command."""
+    def title(self, tools: Mapping[str, AnyTool], *, folder: str = "") -> str:
+        """Return a one-line description; for a shell command, the command.
+
+        Paths inside of `folder` are relative to it.
+        """
         call, tool = self.own_call, tools.get(self.name)
         if tool is not None and call.name != "Bash":
             try:
                 args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
-                return escape_invisible(tool.summary(args))
+                summary = tool.summary(args)
+                return escape_invisible(summary.replace(f" {folder}/", " ") if folder else summary)
             except (msgspec.DecodeError, ValueError, RecursionError):
                 pass
         elif isinstance(command := (decode_arguments(call.args) or {}).get("command"), str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from travois.core.content import Call, Text
 from travois.core.facts import Decided, Result
 from travois.presentation import ToolCallItem
 from travois.tools.diff import compare_texts
+from travois.tools.read import READ
 from travois.tui.call_view import render_finished_call, render_running_call, render_whole_call
 from travois.tui.layout import STYLE_PATTERN, display_width
 from travois.tui.theme import Theme, resolve_theme
@@ -69,6 +71,32 @@ def test_a_failed_test_run_says_why_in_red() -> None:
         "test_a.py:4: ZeroDivisionError",
         "1 failed, 8 passed in 0.1s",
     ]
+
+
+def test_a_heading_of_a_report_is_no_reason() -> None:
+    heading = f"{'=' * 30} FAILURES {'=' * 30}"
+    item = bash("pytest", f"{heading}\n{FAILED_TEST}", code=1)
+    assert lines(item)[1] == "    test_a.py ."
+    assert heading not in red(item)
+
+
+def test_a_path_in_a_title_is_relative_to_the_folder() -> None:
+    def title(path: str) -> str:
+        item = call("Read", {"file_path": path}, "1\ta")
+        (shown,) = render_finished_call(item, tools={"Read": READ}, theme=NONE, columns=200)
+        return STYLE_PATTERN.sub("", shown)
+
+    assert title(f"{os.getcwd()}/src/a.py") == "  ✓ Read src/a.py  1 line"
+    assert title("/etc/a.py") == "  ✓ Read /etc/a.py  1 line"
+
+
+def test_of_an_agent_that_is_done_the_report_is_shown() -> None:
+    assert lines(call("Agent", {}, "[agent a1: done]\nIt is blue.")) == [
+        "  ✓ Agent {}",
+        "    It is blue.",
+    ]
+    stopped = lines(call("Agent", {}, "[agent a1: stopped]\nHalf."))
+    assert stopped[1:] == ["    [agent a1: stopped]", "    Half."]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
@@ -57,6 +58,8 @@ FAILURE_PATTERN = re.compile(
     r"|no such|no module named|unexpected|assertion|aborted|killed|timed out)\b)"
 )
 """A line of output that says why something failed."""
+HEADING_PATTERN = re.compile(r"[=_*-]{5,}\D*")
+"""A heading of a report, such as pytest's FAILURES: it says no reason."""
 SURE_FAILURE_PATTERN = re.compile(
     r"^(?:Traceback \(most recent call last\)|npm ERR!|FAILED |ERROR |fatal: |error(?:\[\w+\])?: "
     r"|make: \*\*\*|\w+(?:Error|Exception): )|: command not found$|No module named |"
@@ -64,6 +67,8 @@ SURE_FAILURE_PATTERN = re.compile(
     re.MULTILINE,
 )
 """Output of a program that failed, whatever the exit code of the pipe or list it stands in."""
+DONE_AGENT_PATTERN = re.compile(r"\[agent \w+: done\]")
+"""The first line of a subagent's report, which the sign of its call says already."""
 REMARK_PATTERN = re.compile(r"\[.*\.\]|\(no output\)")
 """What is said to the model about a command that went well."""
 READER_PROGRAMS = ("cat", "grep", "rg", "git", "head", "tail", "sed", "awk", "less", "journalctl")
@@ -113,7 +118,7 @@ def render_finished_call(
         return []
     told = _format_outcome(item, theme)
     room = columns - 7 - display_width(told)
-    title = f"  {_render_sign(item, theme)} {cut_line(item.title(tools), room)}"
+    title = f"  {_render_sign(item, theme)} {cut_line(_title(item, tools), room)}"
     first = f"{title}  {told}".rstrip()
     notices = [
         theme.mark(f"{INDENT}{cut_line(line, columns - 5)}", "quiet")
@@ -129,10 +134,14 @@ def render_running_call(
     """Render a running call with the last lines of its output."""
     if item.name in QUIET_TOOLS:
         return []
-    first = f"  {theme.mark('●', 'accent')} {cut_line(item.title(tools), columns - 5)}"
+    first = f"  {theme.mark('●', 'accent')} {cut_line(_title(item, tools), columns - 5)}"
     told = clean_display_text(progress).rstrip()
     lines = told.split("\n")[-MAX_PROGRESS_LINES:] if told else []
     return [first, *(theme.mark(f"{INDENT}{cut_line(one, columns - 5)}", "quiet") for one in lines)]
+
+
+def _title(item: ToolCallItem, tools: Mapping[str, AnyTool]) -> str:
+    return item.title(tools, folder=os.getcwd())
 
 
 def render_whole_call(item: ToolCallItem, *, theme: Theme, columns: int) -> list[str]:
@@ -178,7 +187,7 @@ def _format_outcome(item: ToolCallItem, theme: Theme) -> str:
 
 def _format_result_size(item: ToolCallItem) -> str:
     """Format how many lines a tool call returned."""
-    if item.result is None:
+    if item.result is None or item.kind == "think":
         return ""
     count = len(item.text.splitlines()) if item.result.lines < 0 else item.result.lines
     return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
@@ -196,6 +205,8 @@ def _render_preview(item: ToolCallItem, theme: Theme, columns: int) -> list[str]
     lines, count = _result_lines(item), PREVIEW_LINES.get(item.kind, 0)
     if item.name == "Remember" or not count:
         return []
+    if lines and item.name == "Agent" and DONE_AGENT_PATTERN.fullmatch(lines[0]):
+        del lines[0]
     if count < 0 and _hides_failure(item):
         return _render_failure(item, theme, columns)
     chosen = range(len(lines))[count:] if count < 0 else range(len(lines))[:count]
@@ -222,6 +233,8 @@ def _choose_failure_lines(lines: Sequence[str]) -> Sequence[int]:
 
 
 def _tells_failure(line: str) -> bool:
+    if HEADING_PATTERN.fullmatch(line):
+        return False
     return bool(FAILURE_PATTERN.search(NO_FAILURES_PATTERN.sub("", line)))
 
 

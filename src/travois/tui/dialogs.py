@@ -165,8 +165,11 @@ class TerminalDialogs:
         head = max(MIN_HEAD_LINES, min(MAX_HEAD_LINES, self._screen.rows - RESERVED_QUESTION_ROWS))
         self._rest = body[head:]
         hint = [f"    {SEE_ALL_HINT.format(len(self._rest))}"] if self._rest else []
-        facts = (*(f"· {one}" for one in asked.effects), f"why: {asked.reason}", by)
-        quiet = [line for text in facts if text for line in wrap_words(text, room)]
+        effects = (wrap_words(one, room - 2) for one in asked.effects)
+        quiet = [f"{'  ' if at else '· '}{line}" for one in effects for at, line in enumerate(one)]
+        quiet += [
+            line for one in (f"why: {asked.reason}", by) if one for line in wrap_words(one, room)
+        ]
         self._screen.show_lines(
             "",
             f"  {sign} {theme.mark(first, 'strong')}",

@@ -407,7 +407,9 @@ class LineTerminal:
     def _show_other(self, event: Event) -> None:
         match event:
             case ToolStarted(call=call, name="Bash"):
-                self.line(f"· Running {self._items.find_call(call).title(self.tools)}")
+                self.line(
+                    f"· Running {self._items.find_call(call).title(self.tools, folder=os.getcwd())}"
+                )
             case Entry(fact=Asked(call=call)):
                 self._call_shown_event(call).set()
             case Entry(fact=Ended() as ended) if ended.why != "end":
@@ -418,7 +420,7 @@ class LineTerminal:
     def _show_call(self, item: ToolCallItem) -> None:
         """Print what a call was about and what came of it."""
         size, lines = _format_call_outcome(item), item.text.strip().splitlines()
-        self.line(f"· {item.title(self.tools)}{size}")
+        self.line(f"· {item.title(self.tools, folder=os.getcwd())}{size}")
         shown = lines[:MAX_FAILURE_LINES] if item.is_error else lines[-MAX_OUTPUT_LINES:]
         if item.is_error or (item.name == "Bash" and not self.is_quoting):
             for line in shown:

@@ -26,9 +26,10 @@ MAX_TITLE_COMMAND = 60
 MODE_REASON = "this permission mode asks before every file change"
 ASKING_AGENT = re.compile(r"\[(.*?)\] ")
 """Begins the summary of a subagent's call."""
+EXACTLY = "exactly "
 SHORT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Bash\((.+):\*\)"), "`{}`"),
-    (re.compile(r"Bash\((.+)\)"), "exactly `{}`"),
+    (re.compile(r"Bash\((.+)\)"), f"{EXACTLY}`{{}}`"),
     (re.compile(r"Edit\(/(.+)\)"), "changes of {}"),
     (re.compile(r"Read\(/(.+)/\*\*\)"), "reading {}/"),
     (re.compile(r"\w+\(domain:(.+)\)"), "{}"),
@@ -138,7 +139,8 @@ class AskedCall:
             return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
         ran = re.match(r"runs (.+?): (?=.)", because)
         told = ran is not None and self.command.startswith(ran[1])
-        return escape_invisible(because[ran.end() :] if ran and told else because)
+        because = because[ran.end() :] if ran and told else because
+        return escape_invisible(because.replace(f" {self._folder.rstrip('/')}/", " "))
 
     def _phrase(self) -> str:
         if self.name == "Bash":
@@ -177,12 +179,15 @@ class AskedCall:
 
     def shorten_rules(self) -> str:
         """Return the rules that are offered, in the words of a person."""
-        return escape_invisible(
-            ", ".join(
-                _shorten_rule(rule).replace(f"{self._folder.rstrip('/')}/", "")
-                for rule in self.question.always
-            )
-        )
+        rules = [
+            _shorten_rule(rule).replace(f"{self._folder.rstrip('/')}/", "")
+            for rule in self.question.always
+        ]
+        exact = [rule.removeprefix(EXACTLY) for rule in rules if rule.startswith(EXACTLY)]
+        if exact:  # said once, before all that it holds for
+            exact[0] = EXACTLY + exact[0]
+        *most, last = *(rule for rule in rules if not rule.startswith(EXACTLY)), *exact
+        return escape_invisible(f"{', '.join(most)} and {last}" if most else last)
 
 
 def _read_for_preview(path: str) -> bytes | None:

@@ -157,6 +157,8 @@ class Transcript:
         self.resting.set()
         self.spent: tuple[int, int] = (0, 0)
         self.dollars = 0.0
+        self._memories_shown = 0
+        """Changes of memory that were shown since the last reply."""
         self._shown = 0
         """Results already expanded, counted from the last one."""
 
@@ -252,6 +254,7 @@ class Transcript:
                 self.show_note(item.text)
             case "memory":
                 self._finish_stream()
+                self._memories_shown += 1
                 self.show_note("remembered")
                 theme, columns = self._screen.theme, self._screen.columns
                 self._screen.show_lines(*render_unified_diff(item.diff, theme, columns, most=8))
@@ -303,7 +306,7 @@ class Transcript:
             if (text := extract_text(item.fact.content)).strip():
                 self._extend_reply(text, "text")
         self._finish_stream()
-        self._streamed, usage = 0, item.fact.usage
+        self._streamed, self._memories_shown, usage = 0, 0, item.fact.usage
         sent, said = self.spent
         self.spent = (sent + usage.prompt, said + usage.output)
         self._doing = "Working"
@@ -317,6 +320,9 @@ class Transcript:
             return
         self.results.append(item)
         self._shown = 0
+        if item.name == "Remember" and not item.is_error and self._memories_shown:
+            self._memories_shown -= 1  # the change stands there already
+            return
         columns, theme = self._screen.columns, self._screen.theme
         lines = render_finished_call(
             item,

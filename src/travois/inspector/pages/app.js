@@ -38,7 +38,9 @@ const count = (n) => n.toLocaleString("en");
 const many = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)}%` : "–");
 const lasted = (s) => (s >= 90 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${s.toFixed(1)} s`);
-const day = (t) => new Date(t * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+const MINUTE = { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" };
+const day = (t) => new Date(t * 1000).toLocaleString([], MINUTE);
+const period = (from, to) => new Intl.DateTimeFormat([], MINUTE).formatRange(from * 1000, to * 1000);
 const clock = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 // A link to a request may name no tab: it is older than the transcript.
 const tabOf = (place) => place.tab || (place.step ? "requests" : "transcript");
@@ -142,7 +144,7 @@ function frame({ quiet = false } = {}) {
   ];
   const top = h("section", { id: "top" },
     h("h1", { class: "clamp", title: clean(title) }, title),
-    h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? `${day(steps[0].at)} – ${clock(steps.at(-1).at)}` : "", story.damaged ? `${many(story.damaged, "damaged line")} skipped` : ""].filter(Boolean).join(" · ")),
+    h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? period(steps[0].at, steps.at(-1).at) : "", story.damaged ? `${many(story.damaged, "damaged line")} skipped` : ""].filter(Boolean).join(" · ")),
     h("dl", { class: "figures" }, figures.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, ` ${more}`) : "")))),
     steps.length ? h("div", { class: "card plots" }, h("div", { id: "plot" }), h("ul", { class: "legend", id: "legend" })) : h("p", { class: "card empty" }, "No request was sent in this session yet."));
   if (quiet && $("top")) { $("top").replaceWith(top); main.querySelector("[role=tablist]").replaceWith(tabs()); }

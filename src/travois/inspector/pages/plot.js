@@ -13,6 +13,8 @@ export const USED = ["read", "write", "input"];
 export const short = (n) =>
   n >= 1e6 ? `${(n / 1e6).toFixed(n >= 1e7 ? 0 : 1)}M` : n >= 1e3 ? `${(n / 1e3).toFixed(n >= 1e4 ? 0 : 1)}k` : `${n}`;
 export const dollars = (n) => !n ? "$0" : `$${n >= 100 ? n.toFixed(0) : n >= 1 ? n.toFixed(2) : n.toFixed(4)}`;
+const tokenTick = (n) => short(n).replace(".0", "");
+const dollarTick = (n) => dollars(n).replace(/(\.\d\d)0+$/, "$1");
 
 function node(name, attributes, ...inside) {
   const made = document.createElementNS(SVG, name);
@@ -89,11 +91,11 @@ export function plot(box, story, { hover, pick }) {
   const shown = columns(steps, width), [context, tokens, cost] = PANELS;
   const at = (index) => LEFT + ((index + 0.5) / steps.length) * width;
 
-  const first = axis(context, most, width, short);
+  const first = axis(context, most, width, tokenTick);
   svg.append(...first.marks, ...stack(shown.map((one) => one.sizes), layers, { left: LEFT, width, y: first.y }));
-  const second = axis(tokens, most, width, short);
+  const second = axis(tokens, most, width, tokenTick);
   svg.append(...second.marks, ...stack(shown.map((one) => USED.map((name) => used(one)[name])), USED, { left: LEFT, width, y: second.y }));
-  const third = axis(cost, Math.max(story.dollars, steps.at(-1)?.total || 0) || 1, width, dollars);
+  const third = axis(cost, Math.max(story.dollars, steps.at(-1)?.total || 0) || 1, width, dollarTick);
   svg.append(...third.marks, ...line(steps, third.y, width));
 
   for (const one of story.compactions) {
