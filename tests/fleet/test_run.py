@@ -81,6 +81,23 @@ def test_a_repository_that_cannot_be_cloned_fails_alone(fleet: Fleet) -> None:
     assert "does not exist" in fleet.results()["wrong"]["why"]
 
 
+def test_a_full_disk_fails_its_task_alone(fleet: Fleet) -> None:
+    """As far as one can be had without mounting: a device that is always full, a blocked folder."""
+    tasks = fleet.program.home / "fleet" / "local" / "tasks"
+    (tasks / "full" / "0").mkdir(parents=True)
+    (tasks / "full" / "0" / "log.jsonl").symlink_to("/dev/full")
+    (tasks / "blocked").write_text("")
+    names = ("full", "blocked", "right")
+    with fleet.program.served(WORK):
+        done = fleet.run("run", fleet.write(*map(fleet.task, names)))
+        assert fleet.runs() == []
+    assert done.code == 1
+    assert fleet.states() == {"full": "failed", "blocked": "failed", "right": "done"}
+    found = fleet.results()
+    assert "No space left on device" in found["full"]["why"]
+    assert "cannot be written" in found["blocked"]["why"]
+
+
 def test_setup_leaves_nothing_in_the_result_and_the_check_decides(fleet: Fleet) -> None:
     setup = "mkdir -p deps && echo x > deps/a && echo $HOME > ../home-was"
     file = fleet.write(

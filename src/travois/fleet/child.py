@@ -163,14 +163,16 @@ class ChildRun:
         with suppress(BrokenPipeError):
             process.stdin.write(prompt.encode())
             process.stdin.close()
-        with process.stdout as output:
-            for line in _read_child_lines(output.fileno(), process):
-                self._read_line(line)
-                said.write(self._secrets.redact_bytes(line))
-                said.flush()
-        code = process.wait()
-        _kill_group(process)
-        return code
+        try:
+            with process.stdout as output:
+                for line in _read_child_lines(output.fileno(), process):
+                    self._read_line(line)
+                    said.write(self._secrets.redact_bytes(line))
+                    said.flush()
+            return process.wait()
+        finally:  # also if the log cannot be written: nobody would follow the run any more
+            _kill_group(process)
+            process.wait()
 
     def _read_line(self, data: bytes) -> None:
         try:

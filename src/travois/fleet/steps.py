@@ -150,6 +150,8 @@ class TaskSteps:
             return self._fail_or_retry(
                 row, problem, attempted=row.run + 1
             )  # only to be pushed again
+        except OSError as error:
+            return self._end_task(row, "failed", f"this machine could not push it: {error}")
         self._save_or_stand_down(row, state="done", published=row.head)
         return True
 
@@ -180,13 +182,11 @@ class TaskSteps:
         return False
 
     def _open_workspace(self, row: TaskRow) -> Workspace:
-        place = Workspace(
+        return Workspace(
             self._folder / "tasks" / row.id / str(row.fresh),
             self._folder / "mirrors",
             frozenset((*self._keys, DATABASE_VARIABLE)),
         )
-        blobs.make_folders(place.folder)
-        return place
 
     def _is_put_off(self, row: TaskRow) -> bool:
         """End a cancelled task; put one back whose provider key is paused."""

@@ -14,5 +14,5 @@ export function fleet({ database, totals, tasks }, typed, { h, table, count, dol
     dollars(task.usd), short(task.tokens), task.seconds ? lasted(task.seconds) : "", task.ended ? day(task.ended) : "",
   ]);
   return [h("h1", {}, "Fleet"), h("p", { class: "quiet" }, [totals, database].filter(Boolean).join(" · ")), words.length ? h("p", { class: "quiet" }, `${count(found.length)} of ${count(tasks.length)}.`) : "",
-    rows.length ? table("", ["Task", "State", "*Result", "Repository", ">Cost", ">Tokens", ">Time", ">Ended"], rows) : h("p", { class: "empty" }, tasks.length ? "No task matches." : "There are no tasks yet.")];
+    rows.length ? table("", ["*Task", "State", "Result", "Repository", ">Cost", ">Tokens", ">Time", ">Ended"], rows) : h("p", { class: "empty" }, tasks.length ? "No task matches." : "There are no tasks yet.")];
 }
