@@ -7,8 +7,8 @@ import pytest
 
 from tests.cli.commanding import run
 from tests.sessions.sample import EPOCH, clock, entries, opened, recorded, turns
-from travois.commands import context
-from travois.commands.context import RequestCheck, check_requests, check_requests_from_scratch
+from travois.commands import audit
+from travois.commands.audit import RequestCheck, check_requests, check_requests_from_scratch
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project_view
 from travois.providers.encoder import RequestEncoder
@@ -31,7 +31,7 @@ def test_every_request_of_a_sound_session_is_derived_again(
 ) -> None:
     recorded(home.session_folder("p", "s1"), 5)
     for words in ((), ("--cold",)):
-        assert run(context, "audit", "s1", *words) == 0
+        assert run(audit, "audit", "s1", *words) == 0
         out = capsys.readouterr().out
         assert out == "10 requests checked, 0 differ from what was sent\n"
 
@@ -48,7 +48,7 @@ def test_a_request_that_is_not_what_the_log_says_is_named(
                 log.append(Sent(asked.pieces, asked.chain, digest, len(asked.body)))
             log.append(fact)
     wrong = next(e.seq for e in entries(folder) if isinstance(e.fact, Sent) and e.seq > 5)
-    assert run(context, "audit", "s1") == 1
+    assert run(audit, "audit", "s1") == 1
     out = capsys.readouterr().out
     assert out.startswith(f"entry {wrong}: digest: sent '{'0' * 32}', derived '")
     assert out.endswith("2 requests checked, 1 differ from what was sent\n")
@@ -58,7 +58,7 @@ def test_a_damaged_log_does_not_pass(home: TravoisHome, capsys: pytest.CaptureFi
     path = home.session_folder("p", "s1") / LOG_FILE_NAME
     recorded(path.parent, 3)
     path.write_bytes(path.read_bytes().replace(b"question 0", b"question X", 1))
-    assert run(context, "audit", "s1", "--json") == 1
+    assert run(audit, "audit", "s1", "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["session"], found["requests"], len(found["lost"])) == ("s1", 6, 1)
     assert len(found["wrong"]) >= 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.commands import models
+from travois.commands import config
 from travois.core.errors import UserError
 
 CAPS = '{"context":{"toolTokens":{"Read":10000}}}'
@@ -29,7 +29,7 @@ def test_each_value_is_told_with_the_place_that_decided_it(
     project = places / "work" / ".travois" / "settings.json"
     project.write_text('{"permissions": {"deny": ["Bash(rm:*)"], "allow": ["Bash"]}}')
     monkeypatch.setenv("TRAVOIS_MAX_TURNS", "7")
-    assert run(models, "config", "explain") == 0
+    assert run(config, "config", "explain") == 0
     told = capsys.readouterr()
     rows = [line.split(maxsplit=2) for line in told.out.splitlines()]
     assert ["model", '"lab/echo-1"', str(user)] in rows
@@ -41,9 +41,9 @@ def test_each_value_is_told_with_the_place_that_decided_it(
 
 
 def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    run(models, "config", "explain", "timeouts.idle", "--settings", '{"timeouts":{"idle":5}}')
+    run(config, "config", "explain", "timeouts.idle", "--settings", '{"timeouts":{"idle":5}}')
     assert capsys.readouterr().out.splitlines()[1].split() == ["timeouts.idle", "5.0", "--settings"]
-    run(models, "config", "explain", "timeouts", "--json")
+    run(config, "config", "explain", "timeouts", "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["timeouts.idle"] == {"value": 90.0, "origin": "default"}
     assert {key.partition(".")[0] for key in found} == {"timeouts"}
@@ -53,15 +53,15 @@ def test_settings_that_are_tables_are_listed_when_they_are_empty(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for key in ("env", "providers", "context.toolTokens", "skillOverrides", "hooks"):
-        run(models, "config", "explain", key)
+        run(config, "config", "explain", key)
         assert capsys.readouterr().out.splitlines()[1].split() == [key, "{}", "default"]
-    run(models, "config", "explain", "context.toolTokens", "--settings", CAPS)
+    run(config, "config", "explain", "context.toolTokens", "--settings", CAPS)
     row = capsys.readouterr().out.splitlines()[1]
     assert row.split()[:2] == ["context.toolTokens.Read", "10000"]
-    run(models, "config", "explain", "memory.dream", "--json")
+    run(config, "config", "explain", "memory.dream", "--json")
     assert len(json.loads(capsys.readouterr().out)) == 3
 
 
 def test_an_unknown_key_is_a_fault_that_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"Did you mean timeouts\.idle\?"):
-        run(models, "config", "explain", "timeout.idle")
+        run(config, "config", "explain", "timeout.idle")

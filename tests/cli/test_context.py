@@ -13,8 +13,9 @@ from tests.core.told import EPOCH, entries, reply, result, user
 from tests.sessions.sample import opened
 from travois.commands import context
 from travois.context.compaction.cut import SUMMARY_OPENING
-from travois.context.receipts import WindowBreakdown, break_down_window, list_compaction_receipts
+from travois.context.receipts import list_compaction_receipts
 from travois.context.switch_model import TrialLog
+from travois.context.window import WindowBreakdown, break_down_window
 from travois.core.content import Text
 from travois.core.errors import UserError
 from travois.core.facts import (

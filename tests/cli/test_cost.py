@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, entries, reply, user
-from travois.commands.context import compute_session_cost, render_session_cost
+from travois.commands.cost import compute_session_cost, render_session_cost
 from travois.context.switch_model import TrialLog
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.commands import models
+from travois.commands import doctor
 from travois.commands import try_command as attempt
 from travois.sandbox import landlock, probe
 from travois.sandbox.probe import find_bundled_bwrap
@@ -27,7 +27,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, dict[str, object]]:
-    assert run(models, "doctor", "--json") == code
+    assert run(doctor, "doctor", "--json") == code
     said = json.loads(capsys.readouterr().out)
     assert (said["usable"], said["sandbox"] in ("full", "partial", "none")) == (code == 0, True)
     return {check["name"]: check for check in said["checks"]}
@@ -48,14 +48,14 @@ def test_every_file_that_counts_is_named(
     for name in names:
         (places / name).parent.mkdir(parents=True, exist_ok=True)
         (places / name).write_text("{}" if name.endswith("json") else "Words.")
-    assert run(models, "doctor", "--json") == 0
+    assert run(doctor, "doctor", "--json") == 0
     checks = json.loads(capsys.readouterr().out)["checks"]
     read = [check["why"] for check in checks if check["name"] == "read"]
     assert read == [str(places / name) for name in names]
 
 
 def test_a_key_is_named_and_never_shown(capsys: pytest.CaptureFixture[str]):
-    assert run(models, "doctor") == 0
+    assert run(doctor, "doctor") == 0
     said = capsys.readouterr().out
     assert ("key: ANTHROPIC_API_KEY" in said, "sk-not-to-be-shown" in said) == (True, False)
 
@@ -110,7 +110,7 @@ def test_what_a_limited_sandbox_does_not_protect_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(probe, "find_bwrap", lambda workspace: ())
-    assert run(models, "doctor") == 0
+    assert run(doctor, "doctor") == 0
     said = capsys.readouterr().out
     if "Sandbox: partial." not in said:
         pytest.skip("this kernel has no Landlock that will do")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.commanding import run
 from travois.commands import permissions
-from travois.commands import permissions as trusting
+from travois.commands import trust as trusting
 from travois.compose import permissions as rights
 from travois.core.errors import UserError
 from travois.sessions.home import TravoisHome

@@ -8,7 +8,7 @@ from tests.context.test_manage import shown, working
 from tests.engine.fakes import facts, log, play
 from travois.context.layers import ContextLayers
 from travois.context.manage import compaction_trigger
-from travois.context.microcompact.plan import FOLDED_MARK
+from travois.context.microcompact.fold import FOLDED_MARK
 from travois.core.content import extract_text
 from travois.core.facts import Compacted, Restored
 from travois.sessions.session import Session

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 
 from tests.context.test_cut import conversation, rounds
-from travois.context.microcompact.plan import FOLDED_MARK, find_foldable_part, fold_items, is_folded
+from travois.context.microcompact.fold import (
+    FOLDED_MARK,
+    find_foldable_part,
+    fold_items,
+    is_folded,
+)
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate_tokens

@@ -139,7 +139,7 @@ def test_an_export_shows_no_secret_of_settings_or_environment(program: Program, 
 
 CRASHING = """
 import sys
-from travois.commands import models as config
+from travois.commands import config
 def broken(*args):
     raise RuntimeError(sys.argv[-1])
 config.render_settings_table = broken

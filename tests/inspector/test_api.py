@@ -10,7 +10,8 @@ import pytest
 
 from tests.core.told import user
 from tests.inspector.logs import HEAD, RULES, compacted, make, talk, turn, write
-from travois.commands.context import check_requests, compute_session_cost
+from travois.commands.audit import check_requests
+from travois.commands.cost import compute_session_cost
 from travois.context.receipts import list_compaction_receipts
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent

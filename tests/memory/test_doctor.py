@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from travois.memory.dreaming.rules import index_by_key
-from travois.memory.index import (
+from travois.memory.memory import Evidence, Memory
+from travois.memory.problems import (
     UNUSED_SECONDS,
     MemoryFinding,
     find_conflicts,
@@ -11,7 +12,6 @@ from travois.memory.index import (
     find_stale_memories,
     find_unused,
 )
-from travois.memory.memory import Evidence, Memory
 
 NOW = 1_800_000_000.0
 PORT = Memory("port", "The server listens on 8080", "project", created=NOW, modified=NOW)

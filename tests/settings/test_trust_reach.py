@@ -11,8 +11,8 @@ import pytest
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import load_settings
+from travois.settings.reached_files import MAX_REACHED_BYTES, MAX_REACHED_FILES, find_reached_files
 from travois.settings.schema import LoadedSettings
-from travois.settings.trust import MAX_REACHED_BYTES, MAX_REACHED_FILES, find_reached_files
 
 TREE = {
     "hooks/x.py": "import os\nfrom lib import y\nimport pkg.deep\nfrom . import beside\n",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.tools.local import Local, told
 from travois.ports.tool import ToolOutcome
 from travois.process.spawn import find_program
-from travois.tools import search
+from travois.tools import globs
 from travois.tools.search import GLOB, GREP
 
 # --- the old way: every file is listed, and matched one by one ------------------------------------
@@ -158,7 +158,7 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
         files = [os.path.relpath(path, root) for path in root.rglob("*") if path.is_file()]
         for text in (*texts, *files):
             try:
-                made = search.parse_path_filter(text)
+                made = globs.parse_path_filter(text)
             except re.error:
                 continue
             argv = [find_program("rg"), "--no-config", "--files", "--hidden", "--null", "./"]
@@ -184,4 +184,4 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
     ],
 )  # fmt: skip
 def test_ripgrep_is_told_where_a_pattern_leads(pattern: str, rules: list[str]):
-    assert search.parse_path_filter(pattern).rules.split("\n")[:-1] == rules
+    assert globs.parse_path_filter(pattern).rules.split("\n")[:-1] == rules

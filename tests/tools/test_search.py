@@ -16,8 +16,7 @@ from tests.tools.local import Local
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, ToolError
 from travois.process.spawn import find_program
-from travois.tools import search
-from travois.tools import search as globs
+from travois.tools import globs, search
 from travois.tools import search as ripgrep
 from travois.tools.search import GLOB, GREP
 

@@ -20,7 +20,7 @@ from travois.ports.tool import AnyTool
 from travois.ports.world import Command, ProcessResult
 from travois.process.local_processes import LocalProcesses
 from travois.process.spawn import find_program
-from travois.tools import search
+from travois.tools import globs, search
 from travois.tools import search as ripgrep
 from travois.tools.search import GLOB, GREP
 
@@ -143,7 +143,7 @@ def test_ripgrep_names_only_what_a_pattern_can_mean(tall: Large, pattern: str, m
 
 def test_ripgrep_walks_only_where_a_pattern_leads(tall: Large):
     for pattern, pruned in (("pkg_30/*.rs", FOLDERS - 1), ("*.md", 0), ("./*.md", FOLDERS)):
-        rules = search.parse_path_filter(pattern).rules
+        rules = globs.parse_path_filter(pattern).rules
         argv = [find_program("rg"), "--debug", "--files", "--ignore-file=/dev/stdin", "./"]
         done = subprocess.run(argv, cwd=tall.root, input=rules.encode(), capture_output=True)
         assert len(set(re.findall(rb"ignoring \./(pkg_\d\d):", done.stderr))) == pruned, pattern

@@ -12,8 +12,7 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.core.tasks import Task
 from travois.ports.tool import ToolOutcome
-from travois.tools.interaction import TODO_WRITE, TodoArgs
-from travois.tools.tasks import TASK_CREATE
+from travois.tools.tasks import TASK_CREATE, TODO_WRITE, TodoArgs
 
 
 def todo(content: str, status: str, **more: str) -> dict[str, str]:

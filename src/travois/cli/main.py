@@ -260,7 +260,7 @@ def _import_command_module(command: str) -> ModuleType:
     try:
         return import_module(f"travois.{where}")
     except ModuleNotFoundError as error:
-        if error.name != "travois_lab":
+        if (error.name or "").partition(".")[0] != "travois_lab":
             raise
         raise UserError(
             "The lab is not installed", fix="Install it: pip install 'travois[lab]'"

@@ -1,56 +1,41 @@
-"""`travois context`, `cost`, `compact`, `audit` and `notes`: the context window of a session."""
+"""`travois context`, `compact` and `notes`: the context window of a session."""
 
 from __future__ import annotations
 
 import os
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from travois import sdk
-from travois.commands.sessions import locate_home_and_project, warn_skipped_lines
+from travois.commands.sessions import locate_home_and_project
 from travois.compose.options import Options
 from travois.context.layers import ContextLayers
-from travois.context.receipts import (
-    CompactionReceipt,
-    WindowBreakdown,
-    break_down_window,
-    list_compaction_receipts,
-)
+from travois.context.receipts import CompactionReceipt, list_compaction_receipts
 from travois.context.session_memory.notes import decode_notes
 from travois.context.switch_model import TrialLog
-from travois.context.window import threshold_for_model
-from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
-from travois.core.content import extract_text
-from travois.core.cost import compute_cost, price_for_size
+from travois.context.window import WindowBreakdown, break_down_window, threshold_for_model
+from travois.core.cache_audit import PromptCache, format_duration
 from travois.core.errors import UserError
 from travois.core.facts import (
-    Assistant,
     Changed,
     Entry,
-    Finished,
     Noted,
-    Opened,
     Restored,
-    Rewound,
     Sent,
-    User,
 )
-from travois.core.legality import find_send_blocker
-from travois.core.models import ModelCard, Price, Usage
+from travois.core.models import ModelCard
 from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
-from travois.core.view import View, keep_live_entries, project_view
+from travois.core.view import View, keep_live_entries
 from travois.providers.encoder import RequestEncoder
-from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
-from travois.sessions.blobs import BlobStore
+from travois.providers.request import Request, limit_reply_tokens
 from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
 from travois.sessions.home import TravoisHome
-from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
+from travois.sessions.log_file import SessionLog, read_history
 from travois.sessions.session import Session
 from travois.settings.load import load_settings
 from travois.terminal import (
@@ -355,172 +340,6 @@ def _find_undoable(found: list[CompactionReceipt], number: int) -> CompactionRec
     return one
 
 
-# `travois cost`: what a session has cost, turn by turn, and what its cache missed and why.
-
-
-COST_HELP = """\
-Dollars and tokens by turn and by kind. A cache miss is a reply that read at least 2,000 tokens and
-5% less from the prompt cache than was stored there. Each is listed with its cause and extra cost.
-Misses with a known reason (a compaction, another model, a pause) are marked as expected.
-"""
-COST_KINDS = ("input", "read", "write", "output", "forks")
-
-
-class KindCost(msgspec.Struct):
-    """Tokens of one kind, and what they cost."""
-
-    tokens: int = 0
-    dollars: float = 0.0
-
-
-class TurnCost(msgspec.Struct):
-    """The cost of one turn."""
-
-    number: int
-    at: float
-    said: str
-    replies: int = 0
-    usage: Usage = Usage()
-    forks: Usage = Usage()
-    dollars: float = 0.0
-
-
-class SessionCost(msgspec.Struct):
-    """The cost of a session; `dollars` is exactly what the session itself counts."""
-
-    dollars: float
-    usage: Usage
-    kinds: dict[str, KindCost]
-    turns: list[TurnCost]
-    cache: PromptCache
-
-
-def register_cost(commands: CommandParsers) -> None:
-    """Add the `travois cost` command."""
-    top = add_command(
-        commands,
-        "cost",
-        what="show what a session cost, and its prompt cache misses",
-        more=COST_HELP,
-    )
-    about = "session id, id prefix or name (default: the last one of this folder)"
-    top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
-    top.add_argument("--json", action="store_true", help="as JSON")
-    top.set_defaults(run=run_cost)
-
-
-def run_cost(args: Namespace) -> int:
-    """Print the cost of a session."""
-    home, summary = pick_session(args.session)
-    found = compute_session_cost(read_history(home.session_folder(summary.project, summary.id), []))
-    now = time.time()
-    print_line(
-        msgspec.json.encode(_session_cost_json(found, now)).decode()
-        if args.json
-        else render_session_cost(found, now)
-    )
-    return 0
-
-
-def compute_session_cost(entries: Iterable[Entry]) -> SessionCost:
-    """Compute the cost of a session; that of a fork begins where it branched off."""
-    spent, cache = SessionSpending(), PromptCache()
-    turns, kinds = [TurnCost(0, 0.0, "(before the first turn)")], _empty_kind_costs()
-    for entry in entries:
-        price, before = spent.current_price, spent.dollars
-        spent, cache = spent.after_entry(entry), cache.after_entry(entry)
-        match entry.fact:
-            case Opened():
-                turns, kinds = (
-                    [TurnCost(0, entry.at, "(before the first turn)")],
-                    _empty_kind_costs(),
-                )
-            case User(origin="human", content=content):
-                said = " ".join(extract_text(content).split())
-                turns.append(TurnCost(turns[-1].number + 1, entry.at, said))
-            case Assistant(usage=usage):
-                _add_reply_cost(kinds, usage, price=price_for_size(usage, price))
-                turns[-1].replies += 1
-                turns[-1].usage += usage
-                turns[-1].dollars += spent.dollars - before
-            case Finished(usage=usage):
-                kinds["forks"].tokens += usage.context
-                kinds["forks"].dollars += spent.dollars - before
-                turns[-1].forks += usage
-                turns[-1].dollars += spent.dollars - before
-            case _:
-                pass
-    shown = [turn for turn in turns if turn.number or turn.dollars]
-    return SessionCost(spent.dollars, spent.usage, kinds, shown, cache)
-
-
-def render_session_cost(cost: SessionCost, now: float) -> str:
-    """Format the cost of a session as text."""
-    rows: list[tuple[str, ...]] = [
-        ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
-    ]
-    for turn in cost.turns:
-        used = turn.usage + turn.forks
-        counts = (used.input, used.read, used.write + used.write_1h, used.output)
-        numbers = [f"{count:,}" for count in counts]
-        said = escape_controls(turn.said[:200], lines="show")
-        when = format_age(now - turn.at)
-        told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
-        rows.append(told)
-    kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in cost.kinds.items())
-    lifetime = describe_cache_lifetime(cost.cache, now)
-    hit = f"{_cache_hit_rate(cost.usage)} of input from cache; {lifetime}"
-    total = f"${cost.dollars:.6f}: {kinds}; {hit}"
-    return "\n".join(
-        (
-            format_table(rows, right=range(2, 8)),
-            *map(_describe_cache_miss, cost.cache.misses),
-            total,
-        )
-    )
-
-
-def _describe_cache_miss(miss: CacheMiss) -> str:
-    """Describe a prompt cache miss in one line, for `travois cost`."""
-    mark = "expected" if miss.is_expected else "MISS"
-    more = f"{miss.tokens:,} tokens resent, ${miss.dollars:.4f} extra"
-    return f"{mark}: entry {miss.seq}: {more}: {escape_controls(miss.cause_text, lines='show')}"
-
-
-def _cache_hit_rate(usage: Usage) -> str:
-    return f"{usage.read / usage.prompt:.1%}" if usage.prompt else "none"
-
-
-def _empty_kind_costs() -> dict[str, KindCost]:
-    return {name: KindCost() for name in COST_KINDS}
-
-
-def _add_reply_cost(kinds: dict[str, KindCost], usage: Usage, *, price: Price) -> None:
-    """Add one reply's cost to each kind for `travois cost`, as if each were alone."""
-    parts = {
-        "input": Usage(input=usage.input),
-        "read": Usage(read=usage.read),
-        "write": Usage(write=usage.write, write_1h=usage.write_1h),
-        "output": Usage(output=usage.output),
-    }
-    for name, part in (*parts.items(), ("forks", usage.beside or Usage())):
-        kinds[name].tokens += part.context
-        kinds[name].dollars += compute_cost(part, replace(price, above=None))
-
-
-def _session_cost_json(cost: SessionCost, now: float) -> dict[str, object]:
-    """Build the JSON output of `travois cost`."""
-    misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in cost.cache.misses]
-    return {
-        "dollars": cost.dollars,
-        "usage": cost.usage,
-        "kinds": cost.kinds,
-        "turns": cost.turns,
-        "misses": misses,
-        "cache_seconds": round(cost.cache.seconds_left(now)),
-    }
-
-
 # `travois compact`: set the older part of a conversation aside, all of it or what is named.
 
 
@@ -579,108 +398,9 @@ async def _compact_session(args: Namespace, id: str) -> None:
 # `travois audit`: derive every request of a session again, and compare it with what was sent.
 
 
-FetchBlob = Callable[[str], bytes]
-AUDIT_HELP = """\
-What the model sees depends only on the log. For each request in the log, the entries before it are
-encoded again, and the parts, digests and size are compared with those sent.
-Exit code 0: all requests match. 1: a request differs, or the log is damaged.
-"""
-
-
-class RequestCheck(msgspec.Struct, frozen=True):
-    """One request derived again; `problem` is empty if it is what was sent."""
-
-    seq: int
-    problem: str
-
-
-def register_audit(commands: CommandParsers) -> None:
-    """Add the `travois audit` command."""
-    top = add_command(
-        commands, "audit", what="check from the log what a session sent", more=AUDIT_HELP
-    )
-    top.add_argument("session", metavar="ID", help="session id, id prefix or name")
-    top.add_argument("--cold", action="store_true", help="rebuild each request from scratch (slow)")
-    top.add_argument("--json", action="store_true", help="as JSON")
-    top.set_defaults(run=run_audit)
-
-
-def run_audit(args: Namespace) -> int:
-    """Check that every request of a session can be derived from its log."""
-    home, project = locate_home_and_project()
-    summary = find_session(home, args.session, project=project)
-    skipped: list[DamagedPlace] = []
-    entries = read_history(home.session_folder(summary.project, summary.id), skipped)
-    fetch = BlobStore(home.blobs).get
-    checked = list((check_requests_from_scratch if args.cold else check_requests)(entries, fetch))
-    wrong = [request for request in checked if request.problem]
-    if args.json:
-        told = {"session": summary.id, "requests": len(checked), "wrong": wrong, "lost": skipped}
-        print_line(msgspec.json.encode(told).decode())
-    else:
-        for request in wrong:
-            print_line(f"entry {request.seq}: {request.problem}")
-        print_line(f"{len(checked)} requests checked, {len(wrong)} differ from what was sent")
-        warn_skipped_lines(skipped)
-    return 1 if wrong or skipped else 0
-
-
-def check_requests(entries: Iterable[Entry], fetch: FetchBlob) -> Iterator[RequestCheck]:
-    """Yield each request of a session, from one view and one encoder that grow with it."""
-    view, encoder, past = View(), RequestEncoder(fetch), list[Entry]()
-    for entry in entries:
-        if isinstance(entry.fact, Sent):
-            yield RequestCheck(entry.seq, _find_request_problem(view, entry.fact, encoder))
-        past.append(entry)
-        if isinstance(entry.fact, Rewound | Restored):
-            view = project_view(past)
-        else:
-            view.add(entry)
-
-
-def check_requests_from_scratch(
-    entries: Iterable[Entry], fetch: FetchBlob
-) -> Iterator[RequestCheck]:
-    """Yield each request of a session, from the entries before it and nothing else."""
-    past: list[Entry] = []
-    for entry in entries:
-        if isinstance(entry.fact, Sent):
-            yield RequestCheck(
-                entry.seq,
-                _find_request_problem(project_view(past), entry.fact, RequestEncoder(fetch)),
-            )
-        past.append(entry)
-
-
-def _find_request_problem(view: View, sent: Sent, encoder: RequestEncoder) -> str:
-    """Explain why an audited request cannot be derived, or how it differs; else empty."""
-    if why := find_send_blocker(view):
-        return f"could not have been sent: {why}"
-    try:
-        return describe_request_difference(derive_request(view, sent, encoder), sent)
-    except PrefixBreak as error:
-        return str(error)
-
-
 def derive_request(view: View, sent: Sent, encoder: RequestEncoder) -> Request:
     """Rebuild the request for a view to audit it, with the output limit from the log."""
     return limit_reply_tokens(encoder.build_request(view), sent.output)
-
-
-def describe_request_difference(request: Request, sent: Sent) -> str:
-    """Describe how a derived request differs from the one that was sent."""
-    again = replace(
-        sent,
-        pieces=request.pieces,
-        chain=request.chain,
-        digest=request.digest,
-        size=len(request.body),
-    )
-    return ", ".join(
-        f"{name}: sent {was!r}, derived {now!r}"
-        for name in sent.__struct_fields__
-        if (was := getattr(sent, name)) != (now := getattr(again, name))
-    )
 
 
 # `travois notes`: the notes that the model keeps on a session while it works.

@@ -69,7 +69,7 @@ IGNORED_SWITCHES = (
 )
 OUTPUT_FORMATS = ("text", "json", "stream-json", "codex-json")
 COMMAND_MODULES = {
-    **dict.fromkeys(("cost", "compact", "audit", "notes"), "commands.context"),
+    **dict.fromkeys(("compact", "notes"), "commands.context"),
     "import": "commands.import_command",
     "serve": "cli.warm_server",
     "try": "commands.try_command",

@@ -23,13 +23,6 @@ from travois.memory import foreign_memories
 from travois.memory.compare_drafts import parse_scope_words
 from travois.memory.dreaming.rules import index_by_key
 from travois.memory.history import MemoryTransaction
-from travois.memory.index import (
-    MemoryFinding,
-    find_conflicts,
-    find_leaked_secrets,
-    find_stale_memories,
-    find_unused,
-)
 from travois.memory.memory import (
     AppliedChanges,
     DropMemory,
@@ -41,6 +34,13 @@ from travois.memory.memory import (
     MemoryType,
     PutMemory,
     make_draft_name,
+)
+from travois.memory.problems import (
+    MemoryFinding,
+    find_conflicts,
+    find_leaked_secrets,
+    find_stale_memories,
+    find_unused,
 )
 from travois.memory.signals import MemorySignal, draft_from_signal
 from travois.memory.similarity import have_same_meaning

@@ -13,16 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.commands.agents import find_agent_folder, iterate_agent_rows
+from travois.commands.audit import describe_request_difference
 from travois.commands.context import (
-    KindCost,
     NotesVersion,
-    compute_session_cost,
     derive_request,
-    describe_request_difference,
     list_notes_versions,
 )
+from travois.commands.cost import KindCost, compute_session_cost
 from travois.context.ledger.extractors import LedgerTask, find_todo_state, read_todo_list
-from travois.context.receipts import CompactionReceipt, list_compaction_receipts, list_item_portions
+from travois.context.receipts import CompactionReceipt, list_compaction_receipts
+from travois.context.window import list_item_portions
 from travois.core.cache_audit import CacheMiss
 from travois.core.content import Call, extract_calls
 from travois.core.errors import UserError

@@ -15,7 +15,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.receipts import list_head_portions, list_item_portions, scale_sizes
+from travois.context.window import (
+    list_head_portions,
+    list_item_portions,
+    scale_sizes,
+)
 from travois.core.cache_audit import MissCause, PromptCache, SessionSpending
 from travois.core.facts import (
     Assistant,

@@ -20,7 +20,8 @@ import msgspec
 from travois.core.display_text import escape_invisible
 from travois.files.openat import make_folders
 from travois.lazy_imports import lazy_imports
-from travois.mcp.http_transport import answer_elicitation, connect_remote, run_headers_helper
+from travois.mcp.elicitation import answer_elicitation
+from travois.mcp.http_transport import connect_remote, run_headers_helper
 from travois.mcp.oauth import TokenStore
 from travois.mcp.sdk_errors import (
     MAX_ERROR_CHARS,

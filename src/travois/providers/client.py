@@ -25,7 +25,7 @@ from travois.version import __version__
 with lazy_imports():
     import subprocess
 
-    from travois.providers import discovery, errors, stream_reader
+    from travois.providers import errors, explain_errors, stream_reader
 
 
 # A key that a command of the user's prints, asked for again when it is old or refused.
@@ -126,7 +126,7 @@ class HttpModel:
                 yield events
         except ApiError as problem:
             if problem.kind in EXPLAINED_KINDS:
-                await discovery.explain_api_error(
+                await explain_errors.explain_api_error(
                     problem, self._model, self._endpoint, catalog=self._known
                 )
             raise

@@ -15,11 +15,7 @@ from travois.core.errors import UserError
 from travois.core.json import as_list, as_object, as_string, read_count
 from travois.core.models import ModelCard
 from travois.providers.catalog import (
-    MAX_SUGGESTIONS,
     Catalog,
-    ModelEndpoint,
-    Provider,
-    find_close_names,
     is_local_url,
     load_catalog,
     look_up_model,
@@ -92,21 +88,6 @@ async def with_server_window(
         elif url:
             listed = await _list_server_models(model.provider, url)
     return _with_window(model, listed.get(model.id, 0))
-
-
-async def list_installed_models(provider: str, url: str) -> list[str]:
-    """List the IDs of the models installed on a local model server."""
-    base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
-    with anyio.move_on_after(SERVER_ANSWER_TIMEOUT):
-        if provider == "ollama":
-            found = as_list((await _request_json(base, "/api/tags")).get("models"))
-        else:
-            found = as_list((await _request_json(base, "/v1/models")).get("data"))
-        told = [
-            as_string(as_object(row).get("name")) or as_string(as_object(row).get("id"))
-            for row in found
-        ]
-    return [id for id in told if id]
 
 
 def _with_window(model: ModelCard, window: int) -> ModelCard:
@@ -236,72 +217,16 @@ async def _exchange_json(
     return msgspec.json.decode(said, type=dict[str, Any]) if status == 200 else {}
 
 
-# What a person can do about a model that does not answer.
-
-
-async def explain_api_error(
-    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, catalog: Catalog | None = None
-) -> None:
-    """Add advice to a model error that only the user can solve, such as a missing server."""
-    among = catalog or load_catalog()
-    served = among.providers.get(model.provider)
-    match problem.kind:
-        case "auth" if problem.status:  # else no key was sent: a command that prints it failed
-            problem.message = _explain_auth_error(problem, model, there, served=served)
-        case "missing" if problem.field != "url":
-            problem.message = await _explain_missing_model(problem, model, there, catalog=among)
-        case "network" if problem.refused:
-            problem.message = _explain_missing_server(problem, served)
-        case _:
-            pass
-
-
-def _explain_auth_error(
-    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, served: Provider | None
-) -> str:
-    """Explain a missing or rejected API key and how to correct it."""
-    who = f"{model.provider} ({parse_target(there.url).host})"
-    match there.key_source:
-        case "none":
-            what = f"{who} requires an API key ({problem.status}), but none was sent"
-            names = " or ".join(served.key_env if served else ())
-            fix = f"Set {names or f'keyEnv of providers.{model.provider} in your settings'}."
-        case "apiKeyHelper":
-            what = f"{who} rejected the API key printed by apiKeyHelper ({problem.status})"
-            fix = "Run that command yourself and check what it prints, or set ANTHROPIC_API_KEY."
-        case source:
-            what = f"{who} rejected the API key in {source} ({problem.status})"
-            valid = f"Check that {source} holds a valid key for this provider"
-            fix = f"{valid}, or choose another model with --model."
-    return f"{what}: {_end_sentence(problem.message)} {fix}"
-
-
-async def _explain_missing_model(
-    problem: ApiError, model: ModelCard, there: ModelEndpoint, *, catalog: Catalog
-) -> str:
-    """Explain that a provider lacks a model, and suggest similar ones."""
-    is_own = model.provider in MODEL_LISTERS
-    if is_own:
-        ids = await list_installed_models(model.provider, there.url)
-    else:
-        names = (name.split("/", 1) for name in catalog.models)
-        ids = [id for provider, id in names if provider == model.provider]
-    near = find_close_names(model.id, [id for id in ids if id != model.id])
-    if near:
-        fix = f"Did you mean {' or '.join(near)}?"
-    elif is_own and ids:
-        fix = f"It has {', '.join(ids[:MAX_SUGGESTIONS])}."
-    else:
-        fix = "`travois models` lists the models of the catalogue."
-    return f"{model.provider} has no model {model.id!r}: {_end_sentence(problem.message)} {fix}"
-
-
-def _explain_missing_server(problem: ApiError, served: Provider | None) -> str:
-    """Explain how to start a local model server that does not answer."""
-    start = f"Start it with `{served.start}`" if served and served.start else "Start it"
-    moved = f", or set {served.url_env} to its address" if served and served.url_env else ""
-    return f"{problem.message}. {start}{moved}."
-
-
-def _end_sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+async def list_installed_models(provider: str, url: str) -> list[str]:
+    """List the IDs of the models installed on a local model server."""
+    base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
+    with anyio.move_on_after(SERVER_ANSWER_TIMEOUT):
+        if provider == "ollama":
+            found = as_list((await _request_json(base, "/api/tags")).get("models"))
+        else:
+            found = as_list((await _request_json(base, "/v1/models")).get("data"))
+        told = [
+            as_string(as_object(row).get("name")) or as_string(as_object(row).get("id"))
+            for row in found
+        ]
+    return [id for id in told if id]

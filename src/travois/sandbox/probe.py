@@ -20,7 +20,7 @@ with lazy_imports():
     from importlib import util
 
     from travois.sandbox import bwrap as sandbox_bwrap
-    from travois.sandbox import landlock, rulesets
+    from travois.sandbox import landlock, rulesets, seccomp
     from travois.sandbox import loopback as sandbox_loopback
     from travois.sandbox import overlay as sandbox_overlay
 
@@ -227,9 +227,7 @@ def _try_sandbox(program: str, words: list[str]) -> str:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
         try:
-            os.write(
-                fd, landlock.build_seccomp_filter(landlock.socket_families("off", own_net=True))
-            )
+            os.write(fd, seccomp.build_seccomp_filter(seccomp.socket_families("off", own_net=True)))
         except OSError as error:
             return str(error)
         os.lseek(fd, 0, os.SEEK_SET)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.permissions.sandbox_profile import SandboxProfile
-from travois.sandbox import bwrap, landlock
+from travois.sandbox import bwrap, landlock, seccomp
 from travois.sandbox.guard.guard import (
     CommandGuard,
     GuardJournal,
@@ -178,13 +178,13 @@ def _build_bwrap_command(
 
 def _choose_seccomp_filter(profile: SandboxProfile) -> bytes:
     """Choose the seccomp filter; in a read-only sandbox, sockets fail with EROFS like writes."""
-    kinds = landlock.socket_families(profile.network, own_net=True, profile=profile.profile)
+    kinds = seccomp.socket_families(profile.network, own_net=True, profile=profile.profile)
     return _compile_seccomp_filter(kinds, errno.EROFS if profile.profile == "look" else errno.EPERM)
 
 
 @lru_cache(maxsize=8)
 def _compile_seccomp_filter(kinds: tuple[int, ...], refusal: int) -> bytes:
-    return landlock.build_seccomp_filter(kinds, refusal=refusal)
+    return seccomp.build_seccomp_filter(kinds, refusal=refusal)
 
 
 def _open_session_network(profile: SandboxProfile, setup: SandboxSetup) -> NetworkNamespace | None:

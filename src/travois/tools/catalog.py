@@ -47,7 +47,7 @@ TOOLS: tuple[AnyTool, ...] = (
     git.GIT_LOG,
     git.GIT_SHOW,
     git.GIT_BLAME,
-    interaction.TODO_WRITE,
+    tasks.TODO_WRITE,
     tasks.TASK_CREATE,
     tasks.TASK_UPDATE,
     tasks.TASK_GET,

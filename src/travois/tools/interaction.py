@@ -1,19 +1,16 @@
-"""AskUserQuestion, plan mode and TodoWrite: tools that involve the user."""
+"""AskUserQuestion and plan mode: tools that involve the user."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.core.tasks import Task, TaskList, replace_tasks
 from travois.engine.agent import MODE_STATE
-from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.permissions.access import Access
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Choice, ChoiceOption, Env, UnansweredQuestion
@@ -162,84 +159,4 @@ EXIT_PLAN_MODE = Tool(
     access=lambda args, here: (),
     run=_run_exit_plan_mode,
     summary=lambda args: "Plan for approval",
-)
-
-
-# TodoWrite: the model's plan, as one call that writes its part of the task list anew.
-
-
-class Todo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One to-do; `active` is its wording while in progress, for the screen."""
-
-    content: Annotated[str, msgspec.Meta(min_length=1)]
-    status: Literal["pending", "in_progress", "completed"]
-    active: str = msgspec.field(default="", name="activeForm")
-
-
-class TodoArgs(msgspec.Struct, frozen=True):
-    """The whole to-do list, which replaces the previous one."""
-
-    todos: tuple[Todo, ...]
-
-
-async def _run_todo_write(args: TodoArgs, env: Env, call: str) -> ToolOutcome:
-    """Run the TodoWrite tool: replace the agent's own tasks, unless a hook objects."""
-    desk, wanted = env.tasks, tuple(map(_todo_to_task, args.todos))
-
-    def edit(tasks: TaskList) -> TaskList:
-        return replace_tasks(tasks, wanted, by=desk.me)
-
-    for occasion in _task_list_events(desk.read(), desk.preview(edit)):
-        heard = await env.fire_hooks(occasion)
-        if why := heard.block or heard.stop:
-            raise ToolError(f"The list was not changed. A hook said: {why}")
-    after = desk.change(edit)
-    mine = [task for task in after if task.owner == desk.me]
-    others = len(after) - len({task.id for task in mine} | _find_todo_ids(after, args.todos))
-    kept = f" {others} tasks of other agents remain on the list." if others else ""
-    return text_outcome(_describe_todos(args.todos) + kept)
-
-
-def _todo_to_task(todo: Todo) -> Task:
-    return Task(content=todo.content, status=todo.status, active=todo.active)
-
-
-def _find_todo_ids(tasks: TaskList, todos: tuple[Todo, ...]) -> set[str]:
-    """Return the IDs of the tasks that a TodoWrite call lists."""
-    contents = {todo.content for todo in todos}
-    return {task.id for task in tasks if task.content in contents}
-
-
-def _task_list_events(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompleted]:
-    """List the tasks that a TodoWrite call creates and completes, for hooks."""
-    held = {task.id: task.status for task in before}
-    for task in after:
-        if task.status == "deleted":
-            continue
-        if task.id not in held:
-            yield TaskCreated(task.id, task.content)
-        if task.status == "completed" != held.get(task.id):
-            yield TaskCompleted(task.id, task.content)
-
-
-def _describe_todos(todos: tuple[Todo, ...]) -> str:
-    """Summarize a to-do list: how many are done, and a hint if several are in progress."""
-    if not todos:
-        return "No todos."
-    done = sum(todo.status == "completed" for todo in todos)
-    busy = sum(todo.status == "in_progress" for todo in todos)
-    note = f" {busy} are in progress: work on one at a time." if busy > 1 else ""
-    return f"{done} of {len(todos)} done.{note}"
-
-
-TODO_WRITE = Tool(
-    name="TodoWrite",
-    description=(
-        "Replace your task list. Use it for work of three or more steps; keep one task in_progress "
-        "and mark each as completed as soon as it is done."
-    ),
-    args=TodoArgs,
-    access=lambda args, here: (),
-    run=_run_todo_write,
-    summary=lambda args: f"Task list: {_describe_todos(args.todos)}",
 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from travois.context.compaction import passages, record, spans
-    from travois.context.microcompact import plan
+    from travois.context.microcompact import fold, plan
 
 
 CLEARED_RESULT_MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
@@ -327,15 +327,15 @@ def fold_old_calls(agent: Agent, *, trigger: CompactionTrigger) -> bool:
     """Fold the conversation's old tool calls; return whether compaction became unnecessary."""
     session, view = agent.session, agent.session.view
     room = room_beside_head(agent) / token_ratio(view)  # as we estimate
-    cut = plan.find_foldable_part(view, tail=round(room * UNFOLDED_TAIL_SHARE))
+    cut = fold.find_foldable_part(view, tail=round(room * UNFOLDED_TAIL_SHARE))
     if cut is None or view.omitted:
         return False
-    gone = record.restore_items(session, [item for item in cut.dropped if not plan.is_folded(item)])
+    gone = record.restore_items(session, [item for item in cut.dropped if not fold.is_folded(item)])
     pieces = spans.split_into_spans(gone)
     names = [f"folded-{cut.last_seq}-{number}" for number in range(1, len(pieces) + 1)]
     before = session.fold(record.SessionRecord).folded_files
     paths = [f"{agent.world.kept}/{name}.txt" for name in names]
-    text = plan.fold_items(
+    text = fold.fold_items(
         cut.dropped,
         [*before, *paths],
         budget=round(room * FOLDED_TEXT_SHARE),

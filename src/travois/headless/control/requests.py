@@ -18,7 +18,7 @@ from travois.compose import models as serving
 from travois.compose import skills as skilled
 from travois.compose.hooks import fire_model_switch
 from travois.compose.session import load_workspace
-from travois.context.receipts import break_down_window
+from travois.context.window import break_down_window
 from travois.core.content import Call
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, User

@@ -30,7 +30,7 @@ from travois.tui.slash import CommandHost, SlashCommand
 from travois.version import __version__
 
 with lazy_imports():
-    from travois.commands import context
+    from travois.commands import cost
 
 MIN_KEY_CHARS = 8
 OPENERS = ("xdg-open", "open")
@@ -162,7 +162,7 @@ async def _run_status_command(host: CommandHost, _: str) -> str:
 
 async def _run_usage_command(host: CommandHost, _: str) -> str:
     """Run /usage: show the tokens and the cost of this session."""
-    found = context.compute_session_cost(host.session.runtime.agent.session.all_entries())
+    found = cost.compute_session_cost(host.session.runtime.agent.session.all_entries())
     used = found.usage
     rows = [
         ("turns", f"{len(found.turns):,}"),

@@ -12,7 +12,7 @@ from travois.lazy_imports import lazy_imports
 from travois.tui.slash import CommandHost, SlashCommand
 
 with lazy_imports():
-    from travois.commands import context
+    from travois.commands import context, cost
     from travois.context.compaction import compact
 
 
@@ -81,8 +81,8 @@ async def _run_notes_command(host: CommandHost, _: str) -> str:
 
 async def _run_cost_command(host: CommandHost, _: str) -> str:
     """Run /cost: show the cost and the prompt cache misses."""
-    cost = context.compute_session_cost(host.session.runtime.agent.session.all_entries())
-    return context.render_session_cost(cost, time.time())
+    spent = cost.compute_session_cost(host.session.runtime.agent.session.all_entries())
+    return cost.render_session_cost(spent, time.time())
 
 
 WINDOW_COMMANDS = {
