@@ -72,6 +72,8 @@ def test_a_session_sleeps_and_goes_on_by_itself_once(options: Options) -> None:
             assert woken(session) == ["look again"]
             assert list_wake_ups(session.runtime.agent.session) == ()
             assert not await session.news()
+            state = session.runtime.agent.session.state
+            assert [value for what, value in state.items() if what.startswith("wake-up:")] == [""]
 
     anyio.run(main)
 

@@ -65,12 +65,17 @@ def make_wake_up_id(seed: str) -> str:
 
 def list_wake_ups(session: Session) -> tuple[WakeUp, ...]:
     """Return the wake-ups that are waited for, and those that come again."""
-    found = (
+    found = _read_wake_ups(session)
+    return tuple(wake for wake in found if wake.every or wake.mail not in session.received)
+
+
+def _read_wake_ups(session: Session) -> list[WakeUp]:
+    """Read the wake-ups of a session's state, also those that have just come."""
+    return [
         msgspec.json.decode(value, type=WakeUp)
         for what, value in session.state.items()
         if value and what.startswith(WAKE_UP_PREFIX)
-    )
-    return tuple(wake for wake in found if wake.every or wake.mail not in session.received)
+    ]
 
 
 def stamp_file(modified: float, size: int) -> str:
@@ -92,11 +97,14 @@ async def collect_wake_ups(agent: Agent) -> list[User]:
 
 
 def _advance_wake_ups(agent: Agent) -> Iterator[WakeUp]:
-    """Yield the wake-ups, those that come again at their next time after the one that counted."""
+    """Yield the wake-ups; move those that came to their next time, or end them."""
     session, now = agent.session, agent.runtime.clock()
-    for wake in list_wake_ups(session):
+    for wake in _read_wake_ups(session):
         if wake.mail not in session.received:
             yield wake
+            continue
+        if not wake.every:
+            session.append(wake.cancellation)
             continue
         passed = max((now - wake.due) // wake.every, 1.0)  # the last of those that were missed
         following = replace(wake, due=wake.due + passed * wake.every)

@@ -39,7 +39,7 @@ async def _run_schedule_wake_up(args: WakeUpArgs, env: Env, call: str) -> ToolOu
         raise ToolError(NOBODY_WAITS)
     waiting = sum(1 for what, v in env.state.items() if v and what.startswith(WAKE_UP_PREFIX))
     if waiting >= MAX_WAKE_UPS:
-        raise ToolError(f"{MAX_WAKE_UPS} wake-ups are set already. The user can list and stop them")
+        raise ToolError(f"{MAX_WAKE_UPS} wake-ups are set; the user can stop some: /loop")
     now, path = time(), absolute_path(args.file, env.cwd) if args.file else ""
     if not (args.minutes or args.at or path or args.task_id):
         raise ToolError("Say when: minutes, at, file or task_id.")
