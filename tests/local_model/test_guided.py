@@ -115,8 +115,8 @@ def test_a_long_result_is_cut_where_it_says() -> None:
     text = "\n".join(f"line {n}" for n in range(100))
     *shown, last = quote_results((("Read", text),)).splitlines()
     assert shown == ["Read:", "", *(f"    line {n}" for n in range(MAX_QUOTED_LINES))]
-    assert last == f"    (… {100 - MAX_QUOTED_LINES} more lines in the result above)"
-    assert quote_results((("Bash", "y" * 5_000),)).endswith("(… 1 more lines in the result above)")
+    assert last == f"    (… {100 - MAX_QUOTED_LINES} more lines: /output shows all)"
+    assert quote_results((("Bash", "y" * 5_000),)).endswith("(… 1 more lines: /output shows all)")
 
 
 def test_the_body_of_a_request_tells_what_is_asked() -> None:

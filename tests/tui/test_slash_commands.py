@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.core.content import Text, extract_text
-from travois.core.facts import Changed, Spawned
+from travois.core.content import Call, Text, extract_text
+from travois.core.facts import Assistant, Changed, Result, Spawned
 from travois.permissions.rules import parse_permission_rule
 from travois.ports.world import Command
 from travois.sessions.home import TravoisHome
@@ -256,6 +256,22 @@ def test_agents_are_told_with_the_kinds_that_there_are(options: Options) -> None
     assert {"explore", "general", "plan", "fork"} <= {
         line.split(" ")[0] for line in told.split("\n")
     }
+
+
+def test_the_last_result_is_shown_whole(options: Options) -> None:
+    lines = "\n".join(f"line {number}" for number in range(200))
+
+    async def run(desk: LineModeHost) -> None:
+        log = desk.session.runtime.agent.session
+        assert await run_slash_line(desk, "/output") == "There is no result yet."
+        log.append(Assistant((Call("c1", "Bash", "{}"), Call("c2", "Bash", "{}")), "calls"))
+        log.append(Result("c1", (Text(lines),)))
+        log.append(Result("c2", (Text("red\x1b[31m"),)))
+        assert await run_slash_line(desk, "/output 2") == lines
+        assert "\x1b" not in str(await run_slash_line(desk, "/output"))
+        assert await run_slash_line(desk, "/output 3") == "There are only 2 results."
+
+    at_desk(options, run)
 
 
 def spawned_once(desk: LineModeHost) -> None:

@@ -56,7 +56,7 @@ from travois.tui.slash_registry import SLASH_COMMANDS
 
 EDITOR_COMMANDS = (
     *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),
-    *("hooks", "config", "rename", "inspect"),
+    *("hooks", "config", "rename", "inspect", "output"),
 )
 """Commands that neither duplicate the editor's own menus nor disturb its display."""
 EDITOR_COLUMNS = 100

@@ -263,7 +263,7 @@ def _shorten_result(text: str) -> str:
     left = text.count("\n") + 1 - len(lines)
     if len(shown) >= len(text.rstrip()):
         return shown
-    return f"{shown}\n(… {max(left, 1):,} more lines in the result above)"
+    return f"{shown}\n(… {max(left, 1):,} more lines: /output shows all)"
 
 
 def _narrow_tools(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:

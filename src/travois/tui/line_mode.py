@@ -162,7 +162,7 @@ class LineModeHost(slash.ScreenlessHost):
 ANSWER_PROMPT = "Answer: "
 WHY_PROMPT = "Why, or what to do instead (Enter to skip): "
 MAX_FAILURE_LINES = 4
-MAX_OUTPUT_LINES = 10
+MAX_OUTPUT_LINES = 40
 """The last lines of a command's output that are printed."""
 WELCOME_HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
 PERMISSION_NOTICE = "Travois needs your permission to continue"
@@ -423,6 +423,8 @@ class LineTerminal:
         self.line(f"· {item.title(self.tools, folder=os.getcwd())}{size}")
         shown = lines[:MAX_FAILURE_LINES] if item.is_error else lines[-MAX_OUTPUT_LINES:]
         if item.is_error or (item.name == "Bash" and not self.is_quoting):
+            if (left := len(lines) - len(shown)) > 0:
+                self.line(f"    ({left:,} more lines: /output shows all)")
             for line in shown:
                 self.line(f"    {line}")
 

@@ -17,7 +17,7 @@ from travois.compose.session import load_workspace
 from travois.compose.skills import skill_folders
 from travois.core.content import extract_text
 from travois.core.errors import UserError
-from travois.core.facts import Assistant, Entry
+from travois.core.facts import Assistant, Entry, Result
 from travois.core.tasks import task_remark
 from travois.lazy_imports import lazy_imports
 from travois.permissions.decide import PERMISSION_MODES
@@ -28,6 +28,7 @@ from travois.sessions import home
 from travois.settings.edit import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
+from travois.terminal import escape_controls
 from travois.tui import clipboard, theme
 from travois.tui.slash import CURRENT_MARK, CommandHost, SlashCommand
 from travois.tui.slash_commands.sessions import new_session_options
@@ -227,6 +228,16 @@ async def _run_copy_command(host: CommandHost, number: str) -> str:
     return f"Copied {len(said[-back]):,} characters."
 
 
+async def _run_output_command(host: CommandHost, number: str) -> str:
+    """Run /output: show the whole result of the last tool call, or of the one N before."""
+    facts = (entry.fact for entry in host.session.runtime.agent.session.history())
+    found = [extract_text(one.content) for one in facts if isinstance(one, Result)]
+    back = int(number) if number.isdecimal() and int(number) else 1
+    if len(found) < back:
+        return f"There are only {len(found)} results." if found else "There is no result yet."
+    return escape_controls(found[-back]) or "The result is empty."
+
+
 async def _run_paste_command(host: CommandHost, _: str) -> str:
     """Run /paste: attach the image on the clipboard, as a file named in the prompt."""
     data = await anyio.to_thread.run_sync(clipboard.read_image)
@@ -318,6 +329,12 @@ TALK_COMMANDS = {
     "redo": SlashCommand("/redo", "take back the last rewind", _run_redo_command),
     "copy": SlashCommand(
         "/copy [N]", "copy the last answer, or the one N before", _run_copy_command, when="ever"
+    ),
+    "output": SlashCommand(
+        "/output [N]",
+        "show the last result whole, or the one N before",
+        _run_output_command,
+        when="ever",
     ),
     "clear": SlashCommand("/clear", "start a new conversation", _run_clear_command),
     "theme": SlashCommand(
