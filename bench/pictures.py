@@ -145,7 +145,7 @@ SCOUT = [
         ]
     },
     {"say": [use("Grep", pattern="total", output_mode="content")]},
-    {"say": [use("Bash", command="sleep 30")]},
+    {"say": [use("Bash", command="sleep 300")]},
     {"say": "Found."},
 ]
 
@@ -175,7 +175,7 @@ SCENES = (
     Scene("diff-light.svg", CHANGE, 24, (("Fix the total.\r", "nothing now"),), 92, EDITS, "light"),
     Scene("failed.svg", FAILED, 30, (("Run the tests.\r", "test fails because"),), COLUMNS, BYPASS),
     Scene("output.svg", LONG, 26, (("How long is it?\r", "154 rows."),), COLUMNS, BYPASS),
-    Scene("agent.svg", SCOUT, 20, (("Where is the total used?\r", "sleep 30"),), COLUMNS, BYPASS),
+    Scene("agent.svg", SCOUT, 20, (("Where is the total used?\r", "sleep 300"),), COLUMNS, BYPASS),
 )
 
 
