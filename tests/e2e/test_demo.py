@@ -47,7 +47,7 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
     glass.type("\r")
     glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Fix it")
     glass.type("\r")
-    asked = glass.until("? Edit", "y  yes", "why: in this permission mode", LABEL)
+    asked = glass.until("? Edit", "y  yes", "why: this permission mode asks", LABEL)
     assert "+     mean = sum(prices) / len(prices) if prices else 0.0" in asked
     glass.still()
     glass.type("y")
@@ -111,7 +111,7 @@ def test_in_lines_one_may_stray_say_no_and_leave(visitor: Program) -> None:
         screen.type("\n")
         screen.until(f"Press Enter to send: {step}")
     screen.type("\n")
-    screen.until("no, and why: ")
+    screen.until("Answer: ")
     screen.type("not today\n")
     screen.until("Then I will not change it")
     screen.until("Press Enter to send: /compact")

@@ -81,6 +81,8 @@ def test_danger_is_red_named_and_never_the_first_choice(program: Program, column
         seen = glass.still()
         assert FORCED[columns] in seen
         assert CHOICES[columns] in seen
+        if columns == 42:
+            assert "    · sandbox: can change only the\n      workspace" in seen
         red, green, blue = colour_at(glass, "DANGER")
         assert red > max(green, blue) + 50
         glass.type("\r")
