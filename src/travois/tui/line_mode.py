@@ -519,13 +519,15 @@ def render_question(question: PermissionQuestion) -> Iterator[str]:
         yield f"  for the agent: {asked.agent}"
 
 
+# No pattern can pass a mark of its own kind, so each takes time linear in the length of a line,
+# which whoever wrote the text decides.
 MARKDOWN_MARKS = (
     (re.compile(r"^\s*(?:```|~~~).*$"), ""),
     (re.compile(r"^#{1,6} +"), ""),
     (re.compile(r"^> ?"), ""),
-    (re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*"), r"\1"),
+    (re.compile(r"\*\*(?=\S)([^*]+)(?<=\S)\*\*"), r"\1"),
     (re.compile(r"`([^`]+)`"), r"\1"),
-    (re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)"), r"\1 (\2)"),
+    (re.compile(r"\[([^\[\]]+)\]\(([^()\s]+)\)"), r"\1 (\2)"),
 )
 
 
