@@ -259,6 +259,21 @@ def test_whatever_lines_are_lost_the_rest_can_be_sent(
     sendable(repaired, protocol="chat")
 
 
+@pytest.mark.parametrize("answered", [(), ("a",), ("a", "b")])
+def test_a_compaction_whose_first_one_was_lost_takes_calls_and_results_along(
+    answered: tuple[str, ...],
+) -> None:
+    facts = [EPOCH, user("go"), reply("", "a", "b"), user("more"), *map(result, answered)]
+    log = [Entry(seq, 0.0, fact) for seq, fact in enumerate(facts, 1)]
+    again = Compacted(3, 3, (Text("summary"),), by="model")
+    session = Session(MemoryLog([*log, Entry(9, 0.0, again)]))
+    answer_open_calls(session, started=UNKNOWN_RESULT)
+    assert session.view.open == {}
+    assert user("more") in [item.fact for item in session.view.items]
+    sendable(session._log.read(), protocol="anthropic")
+    sendable(session._log.read(), protocol="chat")
+
+
 @given(histories())
 @settings(max_examples=150, deadline=None)
 def test_no_call_id_is_ever_used_twice_in_a_log(log: list[Entry]) -> None:

@@ -243,6 +243,14 @@ class View(msgspec.Struct):
                 raise OmittedSpan
             return
         first, last = where[fact.first], where[fact.last]
+        # A span that ends in a reply meant its summary, whose line was lost: calls, answered or
+        # not, go with their reply.
+        while last + 1 < len(self.items) and isinstance(self.items[last + 1].fact, Result):
+            last += 1
+        if first <= self.replied <= last:
+            self.open = {}
+            self.items.extend(self.queued)
+            self.queued = []
         gone = {item.seq for item in self.items[first : last + 1]}
         if self.omitted and first == 0 < last:
             gone |= {at for at in self.summaries.values() if fact.first <= at <= fact.last}
