@@ -35,7 +35,7 @@ SYNTAX_ROLE_NAMES: tuple[SyntaxRole, ...] = (
     "type",
     "comment",
 )
-WORD_PATTERN = re.compile(r"\w+|\s+|[^\w\s]")
+DIFF_PART_PATTERN = re.compile(r"\w+|\s+|[^\w\s]")
 MIN_SIMILARITY = 0.5
 """Two lines that have less in common are shown as one removed and one added as a whole."""
 MAX_COMPARED_CHARS = 1_000
@@ -175,7 +175,7 @@ def _mark_changed_words(
     before, after = ("".join(span.text for span in side) for side in (old, new))
     if max(len(before), len(after)) > MAX_COMPARED_CHARS:
         return old, new
-    a, b = WORD_PATTERN.findall(before), WORD_PATTERN.findall(after)
+    a, b = DIFF_PART_PATTERN.findall(before), DIFF_PART_PATTERN.findall(after)
     match = difflib.SequenceMatcher(None, a, b, autojunk=False)
     codes = match.get_opcodes()
     kept = sum(len("".join(a[i:j]).strip()) for tag, i, j, _, _ in codes if tag == "equal")

@@ -49,7 +49,7 @@ MIN_TOKEN_COUNT = 1_000
 """A server that counts less of a prompt with tools does not count at all."""
 WORDS_PER_TOKEN = 2
 """No vocabulary packs more words into one token: hardly any has one that spans a space."""
-WORD_PATTERN = re.compile(r"(?<!\S)[A-Za-z]+")
+LETTERS_PATTERN = re.compile(r"(?<!\S)[A-Za-z]+")
 TOKENS_PER_MESSAGE = 64
 """The most tokens that a template wraps around a message."""
 SHRINK_SHARE = 0.6
@@ -238,7 +238,7 @@ def _min_tokens(items: Iterable[ViewItem]) -> int:
     """Return the fewest tokens that messages can have in any vocabulary, to detect truncation."""
     shown = (item.fact.content for item in items if not isinstance(item.fact, Assistant))
     texts = (block.text for content in shown for block in content if isinstance(block, Text))
-    return sum(len(WORD_PATTERN.findall(text)) for text in texts) // WORDS_PER_TOKEN
+    return sum(len(LETTERS_PATTERN.findall(text)) for text in texts) // WORDS_PER_TOKEN
 
 
 def _max_tokens(item: ViewItem) -> int:
