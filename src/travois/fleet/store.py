@@ -679,7 +679,17 @@ class DatabaseDown(UserError):
 def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
     """Take SQLite's write lock when a fleet transaction begins; later it would fail at once."""
     connection.isolation_level = "IMMEDIATE"
-    connection.execute("PRAGMA journal_mode=WAL")
+    # Whoever opens the file first changes its mode. SQLite does not wait for that lock by itself.
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _is_still_open() -> sa.ColumnElement[bool]:

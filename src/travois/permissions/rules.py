@@ -459,7 +459,8 @@ KNOWN_TOOLS = split_names(
     ExitWorktree GitBlame
     GitDiff GitLog GitShow GitStatus Glob Grep KillBash KillShell ListMcpResources LS LSP Monitor
     MultiEdit NotebookEdit NotebookRead
-    PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand
+    PowerShell Read ReadMcpResource Recall Remember ScheduleWakeup SendMessage SendUserMessage Skill
+    SlashCommand
     StructuredOutput Symbols Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate
     TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write
     """
