@@ -5,8 +5,9 @@ The terminal, the exported documents and the inspector draw these rows; only the
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby, pairwise
 from typing import Literal
@@ -25,7 +26,7 @@ with lazy_imports():
     from pygments import lexers
 
 SyntaxRole = Literal["", "keyword", "string", "number", "name", "type", "comment"]
-RowKind = Literal[" ", "-", "+", "gap"]
+RowKind = Literal[" ", "-", "+", "gap", "file"]
 SYNTAX_ROLE_NAMES: tuple[SyntaxRole, ...] = (
     "",
     "keyword",
@@ -43,6 +44,8 @@ MAX_PAIRED_LINES = 30
 MAX_COLOURED_CHARS = 100_000
 """Longer texts are shown without syntax colours, and longer lines without changed words."""
 TAB_COLUMNS = 4
+SIGNS_BY_KIND: dict[RowKind, str] = {"gap": "⋯", "file": ""}
+"""What stands for the sign of a row that is no line of the file."""
 LEXER_LEAD = {".php": "<?php\n"}
 """A hunk begins amid the file: some lexers need what stands before."""
 
@@ -56,7 +59,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class DiffRow(msgspec.Struct, frozen=True):
-    """A line of a diff; `old` and `new` are its numbers, 0 where it does not stand."""
+    """A line of a diff; `old` and `new` are its numbers, 0 where it does not stand.
+
+    Of several files, a row of the kind `file` names the one whose rows follow.
+    """
 
     kind: RowKind
     old: int = 0
@@ -76,6 +82,43 @@ def build_diff_rows(patch: FilePatch) -> list[DiffRow]:
         rows += [DiffRow("gap")] if rows else []
         rows += _build_hunk_rows(hunk, patch.file_path)
     return rows
+
+
+def build_change_rows(patches: Sequence[FilePatch], named: Mapping[str, str]) -> list[DiffRow]:
+    """Build the diff rows of what a call changed; each of several files begins with its name.
+
+    `named` has the paths as the call writes them, with the contents of created files.
+    """
+    rows: list[DiffRow] = []
+    for patch in patches:
+        if len(patches) > 1 or patch.type == "delete":
+            rows.append(DiffRow("file", spans=(Span(_describe_change(patch, named)),)))
+        if patch.type == "create":
+            made = named.get(find_written_path(patch.file_path, named), "")
+            rows += build_file_rows(patch.file_path, made)
+        else:
+            rows += build_diff_rows(patch)
+    return rows
+
+
+def _describe_change(patch: FilePatch, named: Mapping[str, str]) -> str:
+    """Describe a file's change as the heading of its diff."""
+    path, origin = (
+        escape_invisible(find_written_path(one, named))
+        for one in (patch.file_path, patch.moved_from)
+    )
+    if patch.type == "delete":
+        return f"{path}  deleted, {patch.removed:,} line{'' if patch.removed == 1 else 's'}"
+    told = f"{origin} → {path}" if origin else path
+    counts = f"+{patch.added} -{patch.removed}" if patch.type == "update" else f"+{patch.added}"
+    long = "  too long to show" if patch.truncated else ""
+    return f"{told}  {'new, ' if patch.type == 'create' else ''}{counts}{long}"
+
+
+def find_written_path(path: str, named: Iterable[str]) -> str:
+    """Find how a call writes this absolute path."""
+    ends = ((one, f"/{os.path.normpath(one).lstrip('/')}") for one in named)
+    return next((one for one, end in ends if path.endswith(end)), path)
 
 
 def build_file_rows(path: str, text: str) -> list[DiffRow]:
@@ -100,10 +143,10 @@ def read_unified_row(line: str) -> DiffRow:
 
 def render_diff_html(rows: Sequence[DiffRow]) -> str:
     """Render rows as an HTML table; the page brings the colours of its classes."""
-    names = {"+": "added", "-": "removed", " ": "kept", "gap": "gap"}
+    names = {"+": "added", "-": "removed", " ": "kept", "gap": "gap", "file": "file"}
     cells = (
         f'<tr class="{names[row.kind]}"><td>{row.old or ""}</td><td>{row.new or ""}</td>'
-        f"<td>{'⋯' if row.kind == 'gap' else row.kind}</td>"
+        f"<td>{SIGNS_BY_KIND.get(row.kind, row.kind)}</td>"
         f"<td>{''.join(map(_render_span_html, row.spans))}</td></tr>"
         for row in rows
     )

@@ -40,7 +40,7 @@ from travois.core.facts import (
 )
 from travois.core.models import ModelCard
 from travois.core.tool_names import canonical_call, decode_arguments
-from travois.diff_rows import DiffRow, build_diff_rows, build_file_rows
+from travois.diff_rows import DiffRow, build_change_rows
 from travois.memory.memory import ExtractionOutcome
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
@@ -53,7 +53,8 @@ from travois.ports.world import (
     UserWarned,
 )
 from travois.providers.replies import BlockBegan, BlockKind
-from travois.tools.diff import FilePatch
+from travois.tools.apply_patch import list_patched_files
+from travois.tools.diff import FilePatch, decode_patches
 
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
 TOOLS_BY_KIND: dict[ToolKind, tuple[str, ...]] = {
@@ -77,6 +78,15 @@ ACTIVITY_NAMES: dict[BlockKind, str] = {
 }
 MAX_TITLE_ARGS = 200
 MAX_MAIL_CHARS = 300
+
+
+def list_named_files(call: Call) -> dict[str, str]:
+    """Return the files that an editing call names, with the contents of those it writes whole."""
+    args = decode_arguments(call.args) or {}
+    if isinstance(patch := args.get("input"), str) and call.name == "ApplyPatch":
+        return list_patched_files(patch)
+    path, content = args.get("file_path"), args.get("content")
+    return {path: content if isinstance(content, str) else ""} if isinstance(path, str) else {}
 
 
 class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
@@ -134,22 +144,14 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
         return msgspec.json.decode(detail) if detail else None
 
     @cached_property
-    def patch(self) -> FilePatch | None:
-        """The change to a file, if the result has one."""
-        try:
-            return msgspec.json.decode(self.result.detail if self.result else "", type=FilePatch)
-        except msgspec.DecodeError:
-            return None
+    def patches(self) -> tuple[FilePatch, ...]:
+        """The changes to files, if the result has any."""
+        return decode_patches(self.result.detail) if self.result and not self.is_error else ()
 
     @cached_property
     def diff_rows(self) -> tuple[DiffRow, ...]:
-        """The rows of the file change that the call made; none if it made none."""
-        if self.patch is None or self.is_error:
-            return ()
-        content = self.arguments.get("content") if isinstance(self.arguments, dict) else None
-        if self.patch.type == "create" and isinstance(content, str):
-            return tuple(build_file_rows(self.patch.file_path, content))
-        return tuple(build_diff_rows(self.patch))
+        """The rows of the file changes that the call made; none if it made none."""
+        return tuple(build_change_rows(self.patches, list_named_files(self.own_call)))
 
     def title(self, tools: Mapping[str, AnyTool], *, folder: str = "") -> str:
         """Return a one-line description; for a shell command, the command.

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.tools.world import World
 from travois.core.content import Call, Text
 from travois.core.facts import Decided, Result
+from travois.ports.world import PermissionQuestion
 from travois.presentation import ToolCallItem
+from travois.tools.apply_patch import APPLY_PATCH
 from travois.tools.diff import compare_texts
 from travois.tools.read import READ
 from travois.tui.call_view import render_finished_call, render_running_call, render_whole_call
+from travois.tui.diff_view import render_diff_rows
 from travois.tui.layout import STYLE_PATTERN, display_width
+from travois.tui.permission_text import AskedCall
 from travois.tui.theme import Theme, resolve_theme
 
 NONE = resolve_theme("none", {})
@@ -171,3 +177,63 @@ def test_no_line_is_wider_than_the_window(theme: Theme, columns: int) -> None:
         shown = render_finished_call(item, tools={}, theme=theme, columns=columns)
         assert max(map(display_width, shown)) < columns
         assert not re.search(r"\x1b\[[0-9;]*[A-JL-Zln-z]", "".join(shown))
+
+
+PATCH = """\
+*** Begin Patch
+*** Update File: a.py
+@@
+-one
++two
+*** Add File: sub/new.txt
++first
+*** Delete File: old.txt
+*** Update File: moved.txt
+*** Move to: there.txt
+@@
+-was
++is
+*** End Patch"""
+PATCHED = """\
+    a.py  +1 -1
+    1 - one
+    1 + two
+    sub/new.txt  new, +1
+    1 + first
+    old.txt  deleted, 2 lines
+    moved.txt → there.txt  +1 -1
+    1 - was
+    1 + is"""
+
+
+def test_a_patch_of_several_files_shows_each_before_and_after_it_is_applied(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    for name, text in (("a.py", "one\n"), ("old.txt", "x\ny\n"), ("moved.txt", "was\n")):
+        (world.folder / name).write_text(text)
+    args = json.dumps({"input": PATCH})
+    question = PermissionQuestion("c", "ApplyPatch", args, "Patch a.py", "asks")
+    asked = AskedCall(question, str(world.folder))
+    assert asked.sentence == "Change 4 files?"
+    shown = render_diff_rows(asked.diff_rows, NONE, 80)
+    assert [STYLE_PATTERN.sub("", line) for line in shown] == PATCHED.split("\n")
+    assert list(asked.describe_call())[:3] == [
+        "a.py  +1 -1:",
+        "line 1, remove: one",
+        "line 1, add: two",
+    ]
+    outcome = world.run(APPLY_PATCH, input=PATCH)
+    item = call("ApplyPatch", {"input": PATCH}, "Success.", detail=outcome.detail)
+    assert lines(item)[1:] == PATCHED.split("\n")
+    assert lines(item)[0].endswith("+3 -4")
+
+
+def test_a_patch_that_does_not_fit_is_shown_as_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (world.folder / "a.py").write_text("three\n")
+    question = PermissionQuestion("c", "ApplyPatch", json.dumps({"input": PATCH}), "Patch", "asks")
+    asked = AskedCall(question, str(world.folder))
+    assert asked.sentence == "Apply this patch?"
+    assert asked.diff_rows == []
+    assert next(asked.describe_call()) == "input: *** Begin Patch"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from travois.core.tasks import Task
+from travois.diff_rows import build_diff_rows
 from travois.tools.diff import compare_texts
 from travois.tui import agent_progress, diff_view, footer, transcript
 from travois.tui.agent_progress import SpinnerState
@@ -54,14 +55,15 @@ def test_the_spinner_leaves_out_what_has_no_room() -> None:
 
 def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
     change = compare_texts("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
-    assert [plain(line) for line in diff_view.render_patch(change, NONE, 40)] == [
+    rows = diff_view.render_diff_rows(build_diff_rows(change), NONE, 40)
+    assert [plain(line) for line in rows] == [
         "    1   one",
         "    2 - two",
         "    2 + 2",
         "    3   three",
         "    4 + four",
     ]
-    assert plain(diff_view.format_line_counts(change, NONE)) == "+2 -1"
+    assert plain(diff_view.format_line_counts([change], NONE)) == "+2 -1"
 
 
 def test_a_long_list_is_shown_where_the_work_is() -> None:

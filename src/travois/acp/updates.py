@@ -19,10 +19,18 @@ from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
 from travois.core.tasks import read_tasks
 from travois.core.tokens import context_tokens
+from travois.diff_rows import find_written_path
 from travois.engine.agent import MODE_STATE, Agent
 from travois.ports.tool import AnyTool
 from travois.ports.world import AgentProgress, Blobs, Event, ToolProgress, ToolStarted
-from travois.presentation import TASK_LIST_TOOLS, NoticeItem, ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import (
+    TASK_LIST_TOOLS,
+    NoticeItem,
+    ReplyItem,
+    SessionItems,
+    ToolCallItem,
+    list_named_files,
+)
 from travois.providers.replies import BlockKind, Grew, ReplyBegan
 from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch
@@ -97,20 +105,32 @@ def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> JsonObj
         "status": "failed" if item.is_error else "completed",
         "rawOutput": item.detail if item.result.detail else _clip_text(item.text),
     }
-    change = None if item.is_error else item.patch
-    if change is None:
+    if not item.patches:
         return {**told, "content": list(_result_blocks(item, item.result.content, blobs))}
+    told["content"] = [diff for one in item.patches for diff in _patch_diffs(item, one, cwd)]
+    return {**told, "locations": [_patch_location(one) for one in item.patches]}
+
+
+def _patch_location(change: FilePatch) -> Json:
     first = change.structured_patch[0].new_start if change.structured_patch else 1
+    return location_json(change.file_path, first)
+
+
+def _patch_diffs(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
+    """Yield the editor's diffs of one changed file."""
     done = [_hunk_diff(change.file_path, hunk) for hunk in change.structured_patch]
-    told["content"] = done or list(_change_without_hunks(item, change, cwd))
-    return {**told, "locations": [location_json(change.file_path, first)]}
+    yield from done or _change_without_hunks(item, change, cwd)
 
 
 def _change_without_hunks(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
     """Yield the editor's diff of a change without hunks: a new file, or a large change."""
     yield from diffs_from_arguments(item, cwd)
-    if item.name not in ("Edit", "MultiEdit", "Write"):
-        yield text_content(f"+{change.added} -{change.removed}")
+    named = list_named_files(item.own_call)
+    if item.name == "ApplyPatch" and change.type == "create":
+        path = find_written_path(change.file_path, named)
+        yield diff_content(change.file_path, None, named.get(path, ""))
+    elif item.name not in ("Edit", "MultiEdit", "Write"):
+        yield text_content(f"{change.file_path}: +{change.added} -{change.removed}")
 
 
 def _hunk_diff(path: str, hunk: DiffHunk) -> Json:

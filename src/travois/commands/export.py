@@ -101,7 +101,8 @@ def _code_block(text: str, language: str = "") -> str:
 
 def _format_diff(rows: Iterable[DiffRow]) -> str:
     """Format the rows of a change as plain lines with their signs."""
-    return "\n".join("@@" if row.kind == "gap" else f"{row.kind}{row.text}" for row in rows)
+    signs = {"gap": "@@", "file": "# "}
+    return "\n".join(f"{signs.get(row.kind, row.kind)}{row.text}" for row in rows)
 
 
 def _describe_media(media: Iterable[Media]) -> str:

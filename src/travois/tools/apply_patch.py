@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.display_text import escape_path
 from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
-from travois.tools.diff import FilePatch, compare_texts, render_excerpt
+from travois.tools.diff import FilePatch, compare_texts, encode_patches, render_excerpt
 from travois.tools.paths import (
     absolute_path,
     display_path,
     require_file,
     write_access,
 )
-from travois.tools.text import decode_text
+from travois.tools.text import decode_text, split_lines
 from travois.tools.text_match import describe_nearest_lines
 
 PATCH_BEGIN = "*** Begin Patch"
@@ -264,10 +265,11 @@ async def _run_apply_patch(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
         raise ToolError(f"Nothing was changed: {steps[len(done)].path}: {why}.") from None
     shown = [f"{step.sign} {display_path(step.path, env)}" for step in steps]
     patches = [step.patch for step in steps if step.patch is not None]
-    lines = render_excerpt(patches[0]) if len(patches) == 1 else ""
+    edited = [patch for patch in patches if patch.type != "delete"]
+    lines = render_excerpt(edited[0]) if len(edited) == 1 else ""
     return text_outcome(
         "\n".join(filter(None, ("Success. Updated the following files:", *shown, lines))),
-        detail=patches[0].json() if len(patches) == 1 else "",
+        detail=encode_patches(patches),
         changes=tuple(
             Changed(f"seen:{s.path}", content_digest(s.after)) for s in steps if s.known and s.after
         ),
@@ -289,15 +291,10 @@ async def _plan_file_change(
         raise ToolError(f"{display_path(path, env)} is too large to patch.")
     data = await env.files.read(path)
     if change.kind == "delete":
-        return [PatchedFile("D", path, data, None)]
+        return [PatchedFile("D", path, data, None, _compare_deleted(path, data))]
     known = env.state.get(f"seen:{path}") == content_digest(data)
-    source = decode_text(data)
-    if source is None:
-        raise ToolError(f"{display_path(path, env)} is not a text file and cannot be patched.")
-    text = apply_chunks(source.text, change.chunks, display_path(path, env))
-    after = source.encoding.bom + source.encoding.encode(text)
     target = absolute_path(change.move, env.cwd) if change.move else path
-    patch = compare_texts(target, source.text, text)
+    after, patch = _update_file(change, path, data, target=target, name=display_path(path, env))
     if target == path:
         return [PatchedFile("M", path, data, after, patch, known)]
     if await env.files.stat(target) is not None:
@@ -308,15 +305,41 @@ async def _plan_file_change(
     ]
 
 
+def _update_file(
+    change: FileChange, path: str, data: bytes, *, target: str, name: str
+) -> tuple[bytes, FilePatch]:
+    """Apply a patch's chunks to the bytes of a file; return the new ones and the diff."""
+    source = decode_text(data)
+    if source is None:
+        raise ToolError(f"{name} is not a text file and cannot be patched.")
+    text = apply_chunks(source.text, change.chunks, name)
+    patch = compare_texts(target, source.text, text)
+    if target != path:
+        patch = replace(patch, moved_from=path)
+    return source.encoding.bom + source.encoding.encode(text), patch
+
+
+def _compare_new_file(change: FileChange, path: str, data: bytes | None) -> FilePatch:
+    """Compute the diff of a file that a patch writes whole."""
+    old = None if data is None else decode_text(data)
+    before = None if data is None else old.text if old else ""
+    return compare_texts(path, before, change.text)
+
+
+def _compare_deleted(path: str, data: bytes) -> FilePatch:
+    """Compute the diff of a file that a patch deletes; it counts the lines and shows none."""
+    source = decode_text(data)
+    return FilePatch("delete", path, 0, len(split_lines(source.text)) if source else 0)
+
+
 async def _plan_new_file(
     change: FileChange, path: str, stat: FileStat | None, env: Env
 ) -> PatchedFile:
     """Plan an ApplyPatch section that adds a file; refuse to overwrite an unread one."""
     after = change.text.encode()
     if stat is None:
-        return PatchedFile(
-            "A", path, None, after, compare_texts(path, None, change.text), known=True
-        )
+        patch = _compare_new_file(change, path, None)
+        return PatchedFile("A", path, None, after, patch, known=True)
     await require_file(path, env)
     data = await env.files.read(path, limit=MAX_PATCHED_FILE_BYTES)
     if data and env.state.get(f"seen:{path}") != content_digest(data):
@@ -324,10 +347,7 @@ async def _plan_new_file(
             f"{display_path(path, env)} exists and you have not read it; nothing was changed. Use "
             "'*** Update File:' to change part of it, or Read it first."
         )
-    old = decode_text(data)
-    return PatchedFile(
-        "M", path, data, after, compare_texts(path, old.text if old else "", change.text), True
-    )
+    return PatchedFile("M", path, data, after, _compare_new_file(change, path, data), known=True)
 
 
 async def _write_patched_file(step: PatchedFile, env: Env) -> None:
@@ -365,3 +385,40 @@ APPLY_PATCH = Tool(
     summary=_summarize_patch,
     deferred=True,
 )
+
+
+# What a patch would change, for a person to see before it runs.
+
+
+def preview_patch(
+    text: str, folder: str, read: Callable[[str], bytes | None]
+) -> tuple[FilePatch, ...]:
+    """Preview what a patch would make of the files in a folder; `read` returns None for no file.
+
+    Raises `ToolError` if the patch does not fit.
+    """
+    return tuple(_preview_file_change(change, folder, read) for change in parse_patch(text))
+
+
+def _preview_file_change(
+    change: FileChange, folder: str, read: Callable[[str], bytes | None]
+) -> FilePatch:
+    path = absolute_path(change.path, folder)
+    data = read(path)
+    if change.kind == "add":
+        return _compare_new_file(change, path, data)
+    if data is None:
+        raise ToolError(f"{change.path} does not exist.")
+    if change.kind == "delete":
+        return _compare_deleted(path, data)
+    target = absolute_path(change.move, folder) if change.move else path
+    return _update_file(change, path, data, target=target, name=change.path)[1]
+
+
+def list_patched_files(text: str) -> dict[str, str]:
+    """Return the paths in a patch, as the patch writes them, with the contents of new files."""
+    try:
+        changes = parse_patch(text)
+    except ToolError:
+        return {}
+    return {path: one.text for one in changes for path in (one.path, one.move) if path}

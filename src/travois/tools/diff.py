@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -36,16 +37,39 @@ class DiffHunk(msgspec.Struct, frozen=True, rename="camel"):
 class FilePatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The change of one file, in the shape that user interfaces expect."""
 
-    type: Literal["create", "update"]
+    type: Literal["create", "update", "delete"]
     file_path: str
     added: int
     removed: int
     structured_patch: tuple[DiffHunk, ...] = ()
     truncated: bool = False
+    moved_from: str = ""
 
     def json(self) -> str:
         """Return the text that goes into a result's detail."""
         return encode_json(self).decode()
+
+
+class PatchSet(msgspec.Struct, frozen=True):
+    """The changes of several files by one call."""
+
+    files: tuple[FilePatch, ...]
+
+
+def encode_patches(patches: Sequence[FilePatch]) -> str:
+    """Encode what a call changed as its result's detail."""
+    if len(patches) == 1:
+        return patches[0].json()
+    return encode_json(PatchSet(tuple(patches))).decode()
+
+
+def decode_patches(detail: str) -> tuple[FilePatch, ...]:
+    """Decode the file changes of a result's detail; none if it tells of something else."""
+    with suppress(msgspec.DecodeError):
+        return (msgspec.json.decode(detail, type=FilePatch),)
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(detail, type=PatchSet).files
+    return ()
 
 
 def compare_texts(path: str, before: str | None, after: str) -> FilePatch:

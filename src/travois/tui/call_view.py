@@ -15,10 +15,10 @@ from travois.presentation import ToolCallItem, ToolKind
 from travois.tui.diff_view import (
     INDENT,
     MAX_DIFF_LINES,
+    TOO_LONG_DIFF,
     format_line_counts,
     render_diff_rows,
     render_more_hint,
-    render_patch,
 )
 from travois.tui.layout import clean_display_text, cut_line, display_width, fold_lines, wrap_words
 from travois.tui.theme import TextRole, Theme
@@ -124,7 +124,7 @@ def render_finished_call(
         theme.mark(f"{INDENT}{cut_line(line, columns - 5)}", "quiet")
         for line in _find_tmp_notices(item.text)
     ]
-    body = [] if is_diff_shown and item.patch else _render_preview(item, theme, columns)
+    body = [] if is_diff_shown and item.patches else _render_preview(item, theme, columns)
     return [first, *notices, *body]
 
 
@@ -175,8 +175,8 @@ def _hides_failure(item: ToolCallItem) -> bool:
 
 def _format_outcome(item: ToolCallItem, theme: Theme) -> str:
     """Format the end of the title: changed lines, the size of the result, or the exit code."""
-    if item.patch:
-        return format_line_counts(item.patch, theme)
+    if item.patches:
+        return format_line_counts(item.patches, theme)
     if item.is_denied:
         return theme.mark("not run", "bad")
     if not item.is_error:
@@ -197,10 +197,11 @@ def _render_preview(item: ToolCallItem, theme: Theme, columns: int) -> list[str]
     """Render the part of a result that a person wants to see at once."""
     if item.is_error:
         return _render_failure(item, theme, columns)
-    if item.patch is not None:
-        most = MAX_NEW_FILE_LINES if item.patch.type == "create" else MAX_DIFF_LINES
-        if not item.diff_rows:
-            return render_patch(item.patch, theme, columns)
+    if item.patches:
+        only = item.patches[0] if len(item.patches) == 1 else None
+        if only is not None and only.truncated:
+            return [theme.mark(f"{INDENT}{TOO_LONG_DIFF}", "quiet")]
+        most = MAX_NEW_FILE_LINES if only and only.type == "create" else MAX_DIFF_LINES
         return render_diff_rows(item.diff_rows, theme, columns, most=most)
     lines, count = _result_lines(item), PREVIEW_LINES.get(item.kind, 0)
     if item.name == "Remember" or not count:

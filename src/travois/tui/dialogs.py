@@ -9,7 +9,6 @@ from collections.abc import Callable
 import anyio
 
 from travois.compose.session_picker import SessionPicker
-from travois.diff_rows import build_diff_rows, build_file_rows
 from travois.ports.world import (
     Choice,
     ChoiceRequest,
@@ -189,14 +188,9 @@ class TerminalDialogs:
         theme = self._screen.theme
         if asked.is_told_by_sentence:
             return []
-        if asked.patch is None or asked.patch.truncated:
+        if not (rows := asked.diff_rows):
             lines = call_view.render_arguments(asked.question.args, theme, room)
             return [f"    {line}" for line in lines]
-        rows = (
-            build_diff_rows(asked.patch)
-            if asked.new_content is None
-            else build_file_rows(asked.patch.file_path, asked.new_content)
-        )
         return render_diff_rows(rows, theme, room + 4, most=len(rows))
 
 

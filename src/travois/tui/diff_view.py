@@ -11,18 +11,18 @@ from msgspec.structs import replace
 from travois.diff_rows import (
     DiffRow,
     Span,
-    build_diff_rows,
     build_text_rows,
     read_unified_row,
 )
 from travois.tools.diff import FilePatch
-from travois.tui.layout import display_width
+from travois.tui.layout import display_width, fold_lines
 from travois.tui.theme import RESET_CODE, Theme
 
 MAX_DIFF_LINES = 40
 """Rows of one change that are shown; the rest is counted."""
 MIN_SPLIT_COLUMNS = 120
 """From this width on, old and new stand side by side, if nearly all lines fit."""
+TOO_LONG_DIFF = "diff too long to show"
 MAX_FOLDED_SHARE = 0.1
 INDENT = "    "
 ERASE_REST = "\x1b[K"
@@ -31,20 +31,12 @@ DIFF_ROLES = {"+": "added", "-": "removed"}
 CHANGED_END_CODES = {"1": "22", "1;4": "22;24"}
 
 
-def format_line_counts(change: FilePatch, theme: Theme) -> str:
-    """Format a diff's numbers of added and removed lines."""
-    came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
-    went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
+def format_line_counts(changes: Sequence[FilePatch], theme: Theme) -> str:
+    """Format a diff's numbers of added and removed lines, in all files."""
+    added, removed = sum(one.added for one in changes), sum(one.removed for one in changes)
+    came = theme.mark(f"+{added}", "good") if added or not removed else ""
+    went = theme.mark(f"-{removed}", "bad") if removed else ""
     return " ".join(part for part in (came, went) if part)
-
-
-def render_patch(
-    change: FilePatch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
-) -> list[str]:
-    """Render a diff as lines of at most this width; what does not fit is counted."""
-    if change.truncated:
-        return [theme.mark(f"{INDENT}diff too long to show", "quiet")]
-    return render_diff_rows(build_diff_rows(change), theme, columns, most=most)
 
 
 def render_change(
@@ -102,6 +94,9 @@ def _render_unified(
         if row.kind == "gap":
             yield theme.mark(f"{INDENT}{'⋯':>{digits}}", "quiet")
             continue
+        if row.kind == "file":
+            yield from _render_heading(row, theme, columns)
+            continue
         number = str(row.new or row.old or "")
         for part in _fold_spans(row.spans, columns - len(INDENT) - gutter - 2):
             lead = f"{number:>{digits}} " if digits else ""
@@ -119,10 +114,19 @@ def _render_split(
         if old and old.kind == "gap":
             yield theme.mark(f"{INDENT}{'⋯':>{digits}}", "quiet")
             continue
+        if old and old.kind == "file":
+            yield from _render_heading(old, theme, columns)
+            continue
         left = _render_half(old, theme, digits=digits, width=width, side="old")
         right = _render_half(new, theme, digits=digits, width=width, side="new")
         for one, two in zip_longest(left, right, fillvalue=""):
             yield f"{INDENT}{one or ' ' * width} {two}".rstrip(" ")
+
+
+def _render_heading(row: DiffRow, theme: Theme, columns: int) -> Iterator[str]:
+    """Render the name of the file whose rows follow."""
+    for line in fold_lines(row.text, columns - len(INDENT) - 1):
+        yield f"{INDENT}{theme.mark(line, 'strong')}"
 
 
 def _render_half(

@@ -27,7 +27,6 @@ from travois.ports.world import Command, Processes
 from travois.presentation import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
-from travois.tools.diff import FilePatch
 from travois.tui.agent_progress import MIN_SHOWN_DOLLARS, list_running_agents
 from travois.tui.layout import COLOUR_PATTERN, clean_display_text, display_width, fold_lines
 from travois.tui.screen import Screen
@@ -235,9 +234,9 @@ class SessionWork(msgspec.Struct):
         match self._items.add(entry):
             case ReplyItem(seconds=seconds):
                 self.waited += seconds
-            case ToolCallItem(patch=FilePatch() as change):
-                self.added += change.added
-                self.removed += change.removed
+            case ToolCallItem(patches=patches):
+                self.added += sum(one.added for one in patches)
+                self.removed += sum(one.removed for one in patches)
             case _:
                 pass
 

@@ -542,8 +542,9 @@ def _format_call_outcome(item: ToolCallItem) -> str:
     """Format how a call ended: lines changed, lines that came, or that it failed."""
     if item.is_error:
         return " failed:"
-    if item.patch is not None:
-        return f": +{item.patch.added} -{item.patch.removed} lines"
+    if item.patches:
+        added = sum(one.added for one in item.patches)
+        return f": +{added} -{sum(one.removed for one in item.patches)} lines"
     count = len(item.text.splitlines())
     return f": {count:,} line{'' if count == 1 else 's'}" if count else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,14 +13,18 @@ from travois.core.content import Call
 from travois.core.display_text import escape_invisible
 from travois.core.json import encode_json
 from travois.core.tool_names import canonical_call, decode_arguments
+from travois.diff_rows import DiffRow, build_change_rows
 from travois.permissions.danger import DANGER_PREFIX
 from travois.ports.tool import ToolError
 from travois.ports.world import SANDBOX_OFFER, SANDBOX_OFFER_DETAILS, PermissionQuestion
 from travois.ports.world import PersonAnswer as Answer
+from travois.presentation import list_named_files
+from travois.tools.apply_patch import preview_patch
 from travois.tools.diff import FilePatch
 from travois.tools.edit import MAX_EDITED_FILE_BYTES, preview_change
 
-EDIT_TOOLS = ("Edit", "MultiEdit", "Write")
+EDIT_TOOLS = ("Edit", "MultiEdit", "Write", "ApplyPatch")
+CHANGE_VERBS = {"create": "Create", "update": "Edit", "delete": "Delete"}
 MAX_TITLE_COMMAND = 60
 """The longest command that is quoted in the sentence itself."""
 MODE_REASON = "this permission mode asks before every file change"
@@ -69,8 +73,9 @@ class AskedCall:
         self.name = call.name
         self._folder = folder
         self._args = decode_arguments(call.args) or {}
-        self.patch = self._preview_edit(call.args) if self.name in EDIT_TOOLS else None
-        """What an edit would change; none if that cannot be told."""
+        self._named = list_named_files(call)
+        self.patches = tuple(self._preview_edit(call.args)) if self.name in EDIT_TOOLS else ()
+        """What an edit would change; nothing if that cannot be told."""
 
     @property
     def sentence(self) -> str:
@@ -88,22 +93,22 @@ class AskedCall:
         return set(self._args) - {"description"} == {"command"} and self.command in self.sentence
 
     @property
-    def new_content(self) -> str | None:
-        """The content of a file that does not exist yet; else None."""
-        created = self.name == "Write" and self.patch is not None and self.patch.type == "create"
-        return self._argument_text("content") if created else None
+    def diff_rows(self) -> list[DiffRow]:
+        """The rows of what would change; none if that cannot be told, or is too long."""
+        if any(patch.truncated for patch in self.patches):
+            return []
+        return build_change_rows(self.patches, self._named)
 
     def describe_call(self) -> Iterator[str]:
         """Yield what would run or change, one plain line each, where the sentence does not say."""
         if self.is_told_by_sentence:
             return
-        if self.new_content is not None:
-            yield from (f"add: {escape_invisible(line)}" for line in self.new_content.splitlines())
-        elif self.patch is not None and not self.patch.truncated:
-            yield from _describe_patch(self.patch)
-        elif not self._args:
+        if rows := self.diff_rows:
+            yield from _describe_rows(rows)
+            return
+        if not self._args:
             yield escape_invisible(self.question.args)
-        for name, value in self._args.items() if self.patch is None else ():
+        for name, value in self._args.items():
             text = value if isinstance(value, str) else encode_json(value).decode()
             first, *more = text.split("\n")
             yield escape_invisible(f"{name}: {first}")
@@ -124,18 +129,20 @@ class AskedCall:
     @property
     def effects(self) -> list[str]:
         """The effects that the sentence does not mention."""
-        said = f"changes {self._shown_path()}"
+        said = [f"changes {self._shown_path()}"]
+        if len(self.patches) > 1:  # the diff names them
+            said = [f"changes {self._shorten_path(path)}" for path in self._named]
         return [
             escape_invisible(one)
             for one in self.question.effects
-            if not one.startswith(DANGER_PREFIX) and one != said
+            if not one.startswith(DANGER_PREFIX) and one not in said
         ]
 
     @property
     def reason(self) -> str:
         """The reason for the question."""
         because = self.question.because
-        if self.patch is not None and because.startswith("writes ") and ";" not in because:
+        if self.patches and because.startswith("writes ") and ";" not in because:
             return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
         ran = re.match(r"runs (.+?): (?=.)", because)
         told = ran is not None and self.command.startswith(ran[1])
@@ -147,8 +154,13 @@ class AskedCall:
             short = len(self.command) <= MAX_TITLE_COMMAND and self.command.isprintable()
             return f"Run `{self.command}`?" if short else "Run this command?"
         if self.name == "Write":
-            made = self.patch is not None and self.patch.type == "create"
+            made = self.patches and self.patches[0].type == "create"
             return f"{'Create' if made else 'Overwrite'} {self._shown_path()}?"
+        if self.name == "ApplyPatch" and self.patches:
+            only, *more = self.patches
+            path = self._shorten_path(only.file_path)
+            verb = CHANGE_VERBS[only.type]
+            return f"Change {len(more) + 1} files?" if more else f"{verb} {path}?"
         if self.name in SENTENCES:
             sentence, argument = SENTENCES[self.name]
             is_path = argument in PATH_ARGUMENTS
@@ -158,13 +170,16 @@ class AskedCall:
             return f"Use {tool} of the MCP server {server}?"
         return f"{ASKING_AGENT.sub('', self.question.summary, count=1)}?"
 
-    def _preview_edit(self, args: str) -> FilePatch | None:
+    def _preview_edit(self, args: str) -> Iterator[FilePatch]:
         path = os.path.join(self._folder, os.path.expanduser(self._argument_text("file_path")))
         try:
-            data = _read_for_preview(path)
-            return preview_change(self.name, args, path=path, data=data)
+            if self.name == "ApplyPatch":
+                patch = self._argument_text("input")
+                yield from preview_patch(patch, self._folder, _read_for_preview)
+            elif found := preview_change(self.name, args, path=path, data=_read_for_preview(path)):
+                yield found
         except (OSError, ToolError, msgspec.DecodeError):
-            return None
+            return
 
     def _argument_text(self, name: str) -> str:
         value = self._args.get(name)
@@ -172,10 +187,13 @@ class AskedCall:
 
     def _shown_path(self) -> str:
         """Return the path of the file, relative to the folder if it lies there."""
-        path = os.path.join(
-            self._folder, self._argument_text("file_path") or self._argument_text("notebook_path")
+        return self._shorten_path(
+            self._argument_text("file_path") or self._argument_text("notebook_path")
         )
-        return os.path.normpath(path).removeprefix(self._folder.rstrip("/") + "/")
+
+    def _shorten_path(self, path: str) -> str:
+        whole = os.path.normpath(os.path.join(self._folder, path))
+        return whole.removeprefix(self._folder.rstrip("/") + "/")
 
     def shorten_rules(self) -> str:
         """Return the rules that are offered, in the words of a person."""
@@ -208,18 +226,16 @@ def _shorten_rule(rule: str) -> str:
     return rule
 
 
-def _describe_patch(patch: FilePatch) -> Iterator[str]:
-    """Yield the lines that a change removes and adds, with their numbers, in words."""
-    for hunk in patch.structured_patch:
-        old, new = hunk.old_start, hunk.new_start
-        for line in hunk.lines:
-            text = escape_invisible(line[1:])
-            if line.startswith("-"):
-                yield f"line {old}, remove: {text}"
-            elif line.startswith("+"):
-                yield f"line {new}, add: {text}"
-            old += not line.startswith("+")
-            new += not line.startswith("-")
+def _describe_rows(rows: Sequence[DiffRow]) -> Iterator[str]:
+    """Yield the lines that a change removes and adds in words, with numbers unless all are new."""
+    has_numbers = any(row.kind in (" ", "-") for row in rows)
+    for row in rows:
+        if row.kind == "file":
+            yield f"{row.text}:"
+        elif row.kind == "-":
+            yield f"line {row.old}, remove: {row.text}"
+        elif row.kind == "+":
+            yield f"line {row.new}, add: {row.text}" if has_numbers else f"add: {row.text}"
 
 
 def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:

@@ -38,10 +38,10 @@ export function transcript(page, { h, ask, about, clock, count, many, lasted, at
   }
 
   function diff(rows) {
-    const name = { "+": "added", "-": "removed", " ": "kept", gap: "gap" };
+    const name = { "+": "added", "-": "removed", " ": "kept", gap: "gap", file: "file" };
     const span = (one) => { const text = one.syntax ? h("span", { class: `s-${one.syntax}` }, one.text) : one.text; return one.is_changed ? h("mark", {}, text) : text; };
     return h("div", { class: "scroll" }, h("table", { class: "diff" }, h("tbody", {}, rows.map((row) => h("tr", { class: name[row.kind] },
-      h("td", {}, row.old || ""), h("td", {}, row.new || ""), h("td", {}, row.kind === "gap" ? "\u22ef" : row.kind), h("td", {}, row.spans.map(span)))))));
+      h("td", {}, row.old || ""), h("td", {}, row.new || ""), h("td", {}, { gap: "\u22ef", file: "" }[row.kind] ?? row.kind), h("td", {}, row.spans.map(span)))))));
   }
 
   const draw = (block, n, from) => { const made = drawn[block.kind](block); made.dataset.entry = block.entry; made.dataset.at = from + n; return made; };
