@@ -19,11 +19,11 @@ import anyio
 import msgspec
 
 from bench.calls import Recorded, recorded_calls
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Result
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
-from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.apply_patch import apply_chunks, parse_patch
 
@@ -97,7 +97,7 @@ async def _run(scenes: list[Scene], root: Path) -> list[str]:
     first = [call("Read", file_path=path) for s in scenes for path in s.before]
     options = Options(cwd=str(root / "work"), mode="bypass", persist=False)
     model = Scripted(*first, *lines, say("done"))
-    async with Session(options, model=model, person=Agreeing()) as session:
+    async with LiveSession(options, model=model, person=Agreeing()) as session:
         async for _ in session.run("go"):
             pass
         history = session.runtime.agent.session.history()

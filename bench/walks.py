@@ -19,7 +19,8 @@ import anyio
 from msgspec.structs import replace
 
 import travois
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.models import Usage
 from travois.providers.replies import Reply
 from travois.providers.request import Request
@@ -101,7 +102,7 @@ def counted(reply: Reply) -> Callable[[Request], Reply]:
 
 async def prompt(folder: Path) -> Walk:
     model = Stops(say("Hello."))
-    async with Session(Options(cwd=str(folder)), model=model) as session:
+    async with LiveSession(Options(cwd=str(folder)), model=model) as session:
         walk = model.begin()
         await session.ask("hello")
     return walk
@@ -116,7 +117,7 @@ async def tool_call(folder: Path) -> Walk:
         return call("Read", file_path=str(folder / "a.txt"))
 
     model = Stops(read, say("Done."))
-    async with Session(Options(cwd=str(folder)), model=model) as session:
+    async with LiveSession(Options(cwd=str(folder)), model=model) as session:
         await session.ask("read a.txt")
     return walks[0]
 
@@ -125,7 +126,7 @@ async def compaction(folder: Path) -> Walk:
     read, told = call("Read", file_path=str(folder / "a.txt")), say("It says hello. " * 200)
     turns = (counted(read), counted(told)) * TURNS
     model = Scripted(*turns, counted(say("<summary>The file says hello.</summary>")))
-    async with Session(Options(cwd=str(folder)), model=model) as session:
+    async with LiveSession(Options(cwd=str(folder)), model=model) as session:
         for _ in range(TURNS):
             await session.ask("what does a.txt say? " * 200)
         with traced() as walk:
@@ -138,7 +139,7 @@ async def setting(folder: Path) -> Walk:
     (folder / ".travois").mkdir(exist_ok=True)
     (folder / ".travois" / "settings.json").write_text('{"context": {"window": 50000}}')
     with traced() as walk:
-        async with Session(Options(cwd=str(folder)), model=Scripted(say("Hello."))):
+        async with LiveSession(Options(cwd=str(folder)), model=Scripted(say("Hello."))):
             pass
     (folder / ".travois" / "settings.json").unlink()
     return walk
@@ -148,13 +149,13 @@ async def memory(folder: Path) -> Walk:
     """From the end of the turn with a wish to the request of another session that tells of it."""
     walk: Walk | None = None
     model = Scripted(say("I will."))
-    async with Session(Options(cwd=str(folder)), model=model) as session:
+    async with LiveSession(Options(cwd=str(folder)), model=model) as session:
         await session.ask(WISH)
         walk = Walk()
         sys.setprofile(walk.note)
         threading.setprofile(walk.note)
     model = Stops(say("pnpm."))
-    async with Session(Options(cwd=str(folder)), model=model) as session:
+    async with LiveSession(Options(cwd=str(folder)), model=model) as session:
         await session.ask("How do I install the packages?")
     threading.setprofile(None)
     return walk

@@ -4,17 +4,17 @@ from travois.version import __version__
 
 TYPE_CHECKING = False  # as in typing, which `--version` should not have to import
 if TYPE_CHECKING:
+    from travois.compose.live_session import LiveSession as Session
     from travois.compose.options import Options
     from travois.hooks.config import Listener
     from travois.ports.tool import Tool
-    from travois.sdk import Session
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
 PUBLIC_MODULES = {
-    "Listener": "travois.hooks.config",
-    "Options": "travois.compose.options",
-    "Session": "travois.sdk",
-    "Tool": "travois.ports.tool",
+    "Listener": ("travois.hooks.config", "Listener"),
+    "Options": ("travois.compose.options", "Options"),
+    "Session": ("travois.compose.live_session", "LiveSession"),
+    "Tool": ("travois.ports.tool", "Tool"),
 }
 
 
@@ -24,4 +24,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(name)
     from importlib import import_module
 
-    return getattr(import_module(PUBLIC_MODULES[name]), name)
+    module, attribute = PUBLIC_MODULES[name]
+    return getattr(import_module(module), attribute)

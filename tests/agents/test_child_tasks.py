@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from tests.agents.test_spawn import agent, options, own, play
 from tests.engine.fakes import begun
-from travois import Options, Session
 from travois.agents.child import begin_fork
 from travois.compose import models as serving
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.context.compaction.cut import SUMMARY_MARK
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User
@@ -122,7 +123,7 @@ def run(options: Options, worker: Worker) -> list[Entry]:
     """Play it; returns the child's own log."""
     logs: list[list[Entry]] = []
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         assert await session.ask(PARENT_PROMPT) == "All done."
         assert session.runtime.agent.team.children is not None
         await session.runtime.agent.team.children.wait_for_news()  # of one in the background
@@ -230,7 +231,7 @@ def test_an_agent_that_goes_on_keeps_its_first_task_and_its_next(
     model = Worker(agent("First, count the lines."), compactions=2, size=size)
     second = Worker(agent("Now count the words.", resume="a1"), compactions=2, size=size)
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask(PARENT_PROMPT)
         model.reply = second.reply
         await session.ask("and the words?")

@@ -10,9 +10,10 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session
 from travois.agents.mailbox import MAIL_FILE, Mailbox
+from travois.compose.live_session import LiveSession
 from travois.compose.mail import SessionMail
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Ended, Entry, Rewound, User
@@ -29,10 +30,10 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     return Options(cwd=str(folder), mode="bypass")
 
 
-def talking(options: Options, talk: Callable[[Session, SessionMail], Awaitable[None]]) -> None:
+def talking(options: Options, talk: Callable[[LiveSession, SessionMail], Awaitable[None]]) -> None:
     async def main() -> None:
         model = Scripted(call("Glob", pattern="*"), say("Done."), judge=anthropic_faults)
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             office = session.runtime.mail
             assert office is not None
             await talk(session, office)
@@ -52,7 +53,7 @@ def said(events: list[Event]) -> list[str]:
 
 
 def test_mail_alone_is_reason_for_a_turn(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         box(office).put("ada", "hello")
         events = [event async for event in session.run()]
         assert said(events) == ["> hello"]
@@ -63,7 +64,7 @@ def test_mail_alone_is_reason_for_a_turn(options: Options) -> None:
 
 
 def test_a_flood_of_mail_comes_in_lots(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         for number in range(30):
             box(office).put("ada", str(number))
         assert len(list(office.collect())) == 20
@@ -73,7 +74,7 @@ def test_a_flood_of_mail_comes_in_lots(options: Options) -> None:
 
 
 def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         path = office.boxes[0].folder / MAIL_FILE
         box(office).put("ada", "x" * 19_000)
         box(office).put("ada", "y" * 900_000)
@@ -90,7 +91,7 @@ def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
 
 
 def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         held = session.runtime.agent.session
         before = held.last
         box(office).put("ada", "hello")
@@ -108,7 +109,7 @@ def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
 
 
 def test_a_box_that_cannot_be_read_is_told_and_ends_nothing(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         (office.boxes[0].folder / MAIL_FILE).mkdir(parents=True)
         events = [event async for event in session.run("go")]
         warned = [event.text for event in events if isinstance(event, UserWarned)]
@@ -119,7 +120,7 @@ def test_a_box_that_cannot_be_read_is_told_and_ends_nothing(options: Options) ->
 
 
 def test_damaged_letters_are_told(options: Options) -> None:
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         box(office).put("ada", "one")
         box(office).put("ada", "two")
         path = office.boxes[0].folder / MAIL_FILE
@@ -135,7 +136,7 @@ def test_damaged_letters_are_told(options: Options) -> None:
 def test_secrets_do_not_leave_by_mail(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
 
-    async def talk(session: Session, office: SessionMail) -> None:
+    async def talk(session: LiveSession, office: SessionMail) -> None:
         await session.ask("go")
         await office.deliver(f"session:{session.id}", "it is sk-0123456789abcdef", sender="a1")
         (letter,) = box(office).take()
@@ -148,7 +149,7 @@ def test_secrets_do_not_leave_by_mail(options: Options, monkeypatch: pytest.Monk
 def test_a_session_that_leaves_no_trace_has_no_mail(options: Options) -> None:
     async def main() -> None:
         untraced = replace(options, persist=False)
-        async with Session(untraced, model=Scripted(say("Done."))) as session:
+        async with LiveSession(untraced, model=Scripted(say("Done."))) as session:
             assert session.runtime.mail is None
             assert await session.ask("go") == "Done."
 

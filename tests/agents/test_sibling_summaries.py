@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from tests.agents.test_child_tasks import BYTES, compactions, fill, texts
 from tests.agents.test_spawn import folder, fork, options, own, play, until
-from travois import Options, Session
 from travois.agents.child import OPEN_CALL_RESULT
 from travois.compose import models as serving
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.context.compaction import shared_summaries
 from travois.context.compaction.cut import SUMMARY_MARK
 from travois.context.layers import ContextLayers
@@ -87,7 +88,7 @@ def run(options: Options, family: Family, monkeypatch: pytest.MonkeyPatch) -> li
     fill(options, WINDOW, monkeypatch)
     logs: list[list[Entry]] = []
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         session.runtime.agent.team.on_child = family.forks.append
         for number in range(TURNS):
             await session.ask(f"{number}: {PAST}")

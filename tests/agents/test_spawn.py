@@ -12,8 +12,9 @@ import anyio
 import msgspec
 import pytest
 
-from travois import Options, Session
 from travois.agents.child import OPEN_CALL_RESULT
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, Sent, Spawned, User
 from travois.core.models import Usage
@@ -94,24 +95,24 @@ def fork(word: str, **more: object) -> tuple[str, dict[str, object]]:
     return agent(word, subagent_type="fork", **more)
 
 
-def facts(session: Session, *kinds: type) -> list[Any]:
+def facts(session: LiveSession, *kinds: type) -> list[Any]:
     history = session.runtime.agent.session.history()
     return [entry.fact for entry in history if isinstance(entry.fact, kinds)]
 
 
-def results(session: Session) -> list[str]:
+def results(session: LiveSession) -> list[str]:
     """What the model sees of each call, in the order asked."""
     shown = (item.fact for item in session.runtime.agent.session.view.items)
     return [extract_text(fact.content) for fact in shown if isinstance(fact, Result)]
 
 
-def own(session: Session, id: str) -> list[Entry]:
+def own(session: LiveSession, id: str) -> list[Entry]:
     """A child's own log."""
     (path,) = folder(session).glob(f"**/agents/{id}/log.jsonl")
     return list(read_entries(path, []))
 
 
-def folder(session: Session) -> Path:
+def folder(session: LiveSession) -> Path:
     (path,) = TravoisHome(Path(session.runtime.agent.permissions.guard.own)).sessions.glob(
         f"*/{session.id}"
     )
@@ -119,10 +120,10 @@ def folder(session: Session) -> Path:
 
 
 def play(
-    options: Options, model: Any, main: Callable[[Session], Awaitable[None]], **more: Any
+    options: Options, model: Any, main: Callable[[LiveSession], Awaitable[None]], **more: Any
 ) -> None:
     async def run() -> None:
-        async with Session(options, model=model, **more) as session:
+        async with LiveSession(options, model=model, **more) as session:
             await main(session)
 
     anyio.run(run)
@@ -137,7 +138,7 @@ def test_the_report_of_a_child_is_the_result_of_the_call(options: Options) -> No
         alpha=[call("Write", file_path="a.txt", content="x"), say("It is done.")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         assert await session.ask("begin") == "Thanks."
         (result,) = results(session)
         assert result == "[agent a1: done]\nIt is done.\n\nFiles changed: a.txt"
@@ -157,7 +158,7 @@ def test_the_report_of_a_child_is_the_result_of_the_call(options: Options) -> No
 def test_children_are_no_sessions(options: Options) -> None:
     model = Parts(begin=[calls(agent("alpha")), say("ok")], alpha=[say("yes")])
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         found = list_sessions(TravoisHome(Path(session.runtime.agent.permissions.guard.own)))
         assert [summary.id for summary in found] == [session.id]
@@ -174,7 +175,7 @@ def test_a_child_that_breaks_is_told_with_what_it_had_found(options: Options) ->
         gamma=[say("fine")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         assert await session.ask("begin") == "I see."
         broke, failed, fine = results(session)
         end = 'Partial result:\n\nThe cause is in b.py.\n\nLast tool calls: Glob {"pattern":"*"}'
@@ -196,7 +197,7 @@ def test_a_limit_ends_a_child_with_what_it_has(options: Options) -> None:
     look = calls(("Glob", {"pattern": "*"}), text="Nothing yet.")
     model = Parts(begin=[calls(agent("alpha", subagent_type="tester")), say("ok")], alpha=[look])
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         (result,) = results(session)
         assert result.startswith("[agent a1: limit]\nIt did not finish (limit: ")
@@ -213,7 +214,7 @@ def test_a_child_waits_for_those_that_work_for_it(options: Options) -> None:
         beta=[say("7")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         assert results(session) == ["[agent a1: done]\nbeta says 7"]
         assert own(session, "a1.1")[-1].fact == Ended("end")
@@ -232,7 +233,7 @@ def test_a_limit_of_depth_is_told_to_the_model(options: Options) -> None:
         beta=[say("never")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         (refused,) = [e.fact for e in own(session, "a1") if isinstance(e.fact, Result)]
         assert refused.error and "No more agents can be started" in extract_text(refused.content)
@@ -255,7 +256,7 @@ def test_forks_of_one_reply_differ_in_their_last_words_only(options: Options) ->
         three=[say("3")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         said = [text for text in results(session) if text.startswith("[agent")]
         assert said == [f"[agent a{n}: done]\n{n}" for n in (1, 2, 3)]
@@ -278,7 +279,7 @@ def test_other_forks_wait_until_the_first_is_being_answered(options: Options) ->
         begin=[calls(*map(fork, names)), say("ok")], **{name: [say("done")] for name in names}
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         model.gates["one"] = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(session.ask, "begin")
@@ -296,7 +297,7 @@ def test_a_fork_starts_no_agents_though_the_tool_is_declared(options: Options) -
         begin=[calls(fork("one")), say("ok")], one=[calls(fork("two")), say("alone")], two=[say("")]
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         *_, refused = [e.fact for e in own(session, "a1") if isinstance(e.fact, Result)]
         assert refused.error and extract_text(refused.content).startswith(
@@ -312,7 +313,7 @@ def test_a_fork_starts_no_agents_though_the_tool_is_declared(options: Options) -
 def test_a_fork_can_be_read_with_all_that_it_stands_on(options: Options) -> None:
     model = Parts(begin=[calls(fork("one")), say("ok")], one=[say("1")])
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         whole = [entry.fact for entry in read_history(folder(session) / "agents" / "a1", [])]
         assert [type(fact) for fact in whole].count(Opened) == 2
@@ -334,7 +335,7 @@ def test_a_child_in_the_background_reports_at_the_next_safe_boundary(options: Op
         alpha=[call("Bash", command="touch over"), say("7")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         started, _ = results(session)
         assert started.startswith("Started in the background as agent a1.")
@@ -355,7 +356,7 @@ def test_a_kind_may_ask_to_run_in_the_background(options: Options) -> None:
         alpha=[say("7")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         model.gates["alpha"] = anyio.Event()
         assert await session.ask("begin") == "Waiting."
         model.gates["alpha"].set()
@@ -370,7 +371,7 @@ def test_an_idle_session_is_woken_by_a_child_in_the_background(options: Options)
         alpha=[say("7")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         model.gates["alpha"] = anyio.Event()
         assert await session.ask("begin") == "Meanwhile."
         agents = session.runtime.agent.team.children
@@ -395,7 +396,7 @@ def test_a_child_in_the_background_can_be_stopped_and_told_something(options: Op
         alpha=[calls(("Glob", {"pattern": "*"}), text="Halfway."), say("never")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         model.gates["alpha"] = anyio.Event()
         await session.ask("begin")
         _, stopped, again, unknown = results(session)
@@ -423,7 +424,7 @@ async def until(come: Callable[[], bool]) -> None:
 def test_stopping_the_turn_stops_its_children_and_keeps_what_they_found(options: Options) -> None:
     model = Parts(begin=[calls(agent("alpha")), say("Go on?")], alpha=[SLOW])
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         async with aclosing(session.run("begin")) as events:
             async for event in events:
                 if isinstance(event, Entry) and isinstance(event.fact, Spawned):
@@ -449,11 +450,11 @@ def test_leaving_the_session_stops_children_in_the_background(options: Options) 
     )
 
     async def main() -> None:
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             assert await session.ask("begin") == "Bye."
             await until(Path(options.cwd, "begun").exists)
         again = msgspec.structs.replace(options, resume=session.id)
-        async with Session(again, model=model) as session:
+        async with LiveSession(again, model=model) as session:
             log = own(session, "a1")
             assert log[-1].fact == Ended("aborted")
             assert await session.ask("more") == "I know."
@@ -491,7 +492,7 @@ def test_children_ask_the_same_person_one_after_the_other(options: Options) -> N
     )
     careful = msgspec.structs.replace(options, mode="default")
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         assert sorted(text.partition("]")[0] for text in asked) == ["[do alpha", "[do beta"]
         await session.news()
@@ -526,7 +527,7 @@ def test_hooks_hear_of_children_and_may_send_them_back(options: Options, tmp_pat
         alpha=[call("Glob", pattern="*"), say("first"), say("second")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         assert results(session)[-1] == "[agent a1: done]\nsecond"
 
@@ -565,7 +566,7 @@ def test_a_worktree_goes_when_nothing_was_done_and_else_is_named(options: Option
         beta=[call("Write", file_path="b.txt", content="new\n"), say("written")],
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         read, written = results(session)
         assert read == "[agent a1: done]\nread"
@@ -584,7 +585,7 @@ def test_a_worktree_goes_when_nothing_was_done_and_else_is_named(options: Option
 def test_without_a_repository_there_is_no_worktree(options: Options) -> None:
     model = Parts(begin=[calls(agent("alpha", isolation="worktree")), say("")], alpha=[say("")])
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         (result,) = results(session)
         assert result.startswith("[agent a1: failed]") and "not inside a git repository" in result
@@ -600,7 +601,7 @@ def test_fifty_children_with_long_reports_never_overflow_their_parent(options: O
     names = [f"part{n:02}" for n in range(50)]
     model = Parts(begin=[calls(*map(agent, names)), say("ok")], **{n: [say(long)] for n in names})
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("begin")
         view = session.runtime.agent.session.view
         assert context_tokens(view) < compact_threshold(session.runtime.model) // 2
@@ -622,7 +623,7 @@ def test_reports_from_the_background_share_what_is_free(options: Options) -> Non
         **{name: [say("word " * 8_000)] for name in names},
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         model.gates = dict.fromkeys(names, anyio.Event())
         assert await session.ask("begin") == "Waiting."
         model.gates[names[0]].set()

@@ -15,13 +15,13 @@ import pytest
 
 from tests.cli.commanding import run
 from travois.commands import permissions
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.core.content import Call
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import ModelCard
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
-from travois.sdk import Session
 from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.sessions.log_file import SessionLog
 from travois.settings.load import load_settings
@@ -208,7 +208,9 @@ def answered(folder: Path, *updates: dict[str, Any]) -> tuple[list[str], tuple[s
 
     async def main() -> None:
         model = Scripted(call("Write", file_path="a", content=""), say("done"))
-        async with Session(Options(cwd=str(folder)), model=model, person=Host(*updates)) as session:
+        async with LiveSession(
+            Options(cwd=str(folder)), model=model, person=Host(*updates)
+        ) as session:
             async for _ in session.run("go"):
                 pass
 

@@ -11,9 +11,10 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session
 from travois.compat.claude_transcript import ClaudeTranscriptWriter, encode_claude_transcript
 from travois.compat.sessions import claude
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Entry, Rewound, User
 from travois.testing import Scripted, call, calls, say
@@ -41,7 +42,7 @@ def talk(options: Options, *lines: Any) -> tuple[list[Entry], str]:
     """What a session came to, and where programs read it."""
 
     async def main() -> tuple[list[Entry], str]:
-        async with Session(options, model=Scripted(*lines)) as session:
+        async with LiveSession(options, model=Scripted(*lines)) as session:
             await session.ask("look at both")
             agent = session.runtime.agent
             return agent.session.all_entries(), agent.hooks.write_transcript()

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.permissions.rules import parse_permission_rule
 from travois.ports.world import UserWarned
 from travois.testing import Scripted, say
@@ -24,7 +25,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     return Options(cwd=str(tmp_path / "work"), sandbox=False)
 
 
-async def turn(session: Session) -> list[str]:
+async def turn(session: LiveSession) -> list[str]:
     """One turn; what the user was told in it."""
     return [event.text async for event in session.run("go") if isinstance(event, UserWarned)]
 
@@ -36,7 +37,7 @@ def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(
     path.write_text(json.dumps({"permissions": {"allow": ["Bash(ls)"]}}))
 
     async def main() -> None:
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             agent = session.runtime.agent
             made = parse_permission_rule("Bash(make)", "allow", origin="an answer")
             agent.permissions.guard = replace(
@@ -68,7 +69,7 @@ def test_a_file_that_breaks_or_goes_changes_only_what_it_said(
     path.write_text(json.dumps({"permissions": {"deny": ["WebFetch"]}}))
 
     async def main() -> None:
-        async with Session(options, model=Scripted(say("Yes."))) as session:
+        async with LiveSession(options, model=Scripted(say("Yes."))) as session:
             guard = session.runtime.agent.permissions.guard
             path.write_text("{")
             (told,) = await turn(session)
@@ -90,7 +91,7 @@ def test_a_hook_may_keep_a_change_out_and_hears_whose_it_is(
     chosen = replace(options, settings=json.dumps({"hooks": {"ConfigChange": [hook]}}))
 
     async def main() -> None:
-        async with Session(chosen, model=Scripted(say("Yes."))) as session:
+        async with LiveSession(chosen, model=Scripted(say("Yes."))) as session:
             path.parent.mkdir()
             path.write_text(json.dumps({"permissions": {"deny": ["WebFetch"]}}))
             told = await turn(session)

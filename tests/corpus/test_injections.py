@@ -22,6 +22,7 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.providers.raw import answer, serve
 from tests.providers.test_http_fetch import OPEN, moved
 from tests.providers.test_http_fetch import say as served
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.core.content import Call, extract_text
 from travois.core.display_text import escape_invisible
@@ -32,7 +33,6 @@ from travois.permissions.decide import Permissions
 from travois.ports.world import PermissionQuestion, PersonAnswer, WebPage
 from travois.providers.replies import ApiError, Reply
 from travois.providers.stream_reader import create_reply_reader
-from travois.sdk import Session
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 from travois.testing import Scripted, call, say
 from travois.tui.line_mode import LineTerminal, render_question
@@ -137,7 +137,7 @@ class Play:
         terminal, model = Watcher(), Scripted(*lines)
         chosen = Options(cwd=str(self.folder), **options)
         began = time.process_time()
-        async with Session(chosen, model=model, person=terminal) as session:
+        async with LiveSession(chosen, model=model, person=terminal) as session:
             agent = session.runtime.agent
             before = agent.permissions.guard
             if web is not None:

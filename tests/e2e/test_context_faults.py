@@ -10,7 +10,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session, lab
+from travois import lab
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.context.compaction.compact import (
     compact_conversation,
     describe_compaction,
@@ -73,7 +75,7 @@ class Stage:
         """Resume the session, say something, and hear the last words."""
 
         async def main() -> str:
-            async with Session(replace(self.options, **changes)) as session:
+            async with LiveSession(replace(self.options, **changes)) as session:
                 self.events = [event async for event in session.run(said)]
                 self.view = session.runtime.agent.session.view
             return self.facts(Assistant)[-1] if self.facts(Assistant) else None
@@ -236,7 +238,7 @@ def test_a_picture_that_is_refused_is_left_out(
         stage = begun(api, options, monkeypatch)
 
         async def kept() -> str:
-            async with Session(stage.options) as session:
+            async with LiveSession(stage.options) as session:
                 return session.runtime.agent.world.blobs.put(b"\x89PNG\r\n\x1a\nnot really")
 
         blob = anyio.run(kept)
@@ -262,7 +264,7 @@ SUMMARISERS: dict[str, tuple[Any, bool]] = {
 
 def compacting(stage: Stage) -> Compacted | None:
     async def main() -> Compacted | None:
-        async with Session(stage.options) as session:
+        async with LiveSession(stage.options) as session:
             return await compact_conversation(session.runtime.agent, trigger="manual")
 
     return anyio.run(main)
@@ -327,7 +329,7 @@ def test_a_draft_that_hangs_holds_nobody_up(
         stage = begun(api, options, monkeypatch)
 
         async def main() -> tuple[str, list[str]]:
-            async with Session(stage.options) as session, anyio.create_task_group() as group:
+            async with LiveSession(stage.options) as session, anyio.create_task_group() as group:
                 agent = session.runtime.agent
                 agent.runtime.background = group.start_soon
                 agent.session.append(User((Text("note"),), origin="note"))

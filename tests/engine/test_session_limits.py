@@ -8,7 +8,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.facts import Ended, Entry
 from travois.core.models import Usage
 from travois.testing import Scripted, say
@@ -26,7 +27,7 @@ def ended(options: Options, model: Scripted) -> list[Ended]:
     """How the turn of a session ended."""
 
     async def main() -> list[Ended]:
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             facts = [event.fact async for event in session.run("go") if isinstance(event, Entry)]
         return [fact for fact in facts if isinstance(fact, Ended)]
 

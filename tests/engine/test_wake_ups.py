@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.agents.test_spawn import Parts, agent, facts, options
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Result, User
 from travois.engine.wake_ups import WakeUp, list_wake_ups
@@ -28,7 +29,7 @@ __all__ = ["options"]
 class Clock:
     """A clock that only sleeping moves."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: LiveSession) -> None:
         self.now = time.time()
         session.runtime.agent.runtime.clock = lambda: self.now
         session.runtime.agent.runtime.sleep = self.sleep
@@ -39,18 +40,18 @@ class Clock:
         await anyio.lowlevel.checkpoint()
 
 
-async def run(session: Session, prompt: str = "") -> None:
+async def run(session: LiveSession, prompt: str = "") -> None:
     async with aclosing(session.run(prompt) if prompt else session.run()) as events:
         async for _ in events:
             pass
 
 
-def woken(session: Session) -> list[str]:
+def woken(session: LiveSession) -> list[str]:
     told = (fact for fact in facts(session, User) if fact.mail.startswith("wake-up:"))
     return [extract_text(fact.content).partition("] ")[2] for fact in told]
 
 
-def results(session: Session) -> list[str]:
+def results(session: LiveSession) -> list[str]:
     return [extract_text(fact.content) for fact in facts(session, Result)]
 
 
@@ -61,7 +62,7 @@ def sleep_until(**when: object) -> Reply:
 def test_a_session_sleeps_and_goes_on_by_itself_once(options: Options) -> None:
     async def main() -> None:
         model = Parts(alpha=[sleep_until(minutes=30), say("later"), say("awake")])
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             clock = Clock(session)
             began = clock.now
             await run(session, "alpha")
@@ -80,12 +81,14 @@ def test_a_session_sleeps_and_goes_on_by_itself_once(options: Options) -> None:
 
 def test_an_overdue_wake_up_counts_once_after_a_restart(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=Parts(alpha=[sleep_until(minutes=30), say("so")])) as one:
+        async with LiveSession(
+            options, model=Parts(alpha=[sleep_until(minutes=30), say("so")])
+        ) as one:
             Clock(one)
             await run(one, "alpha")
         for expected in (["look again"], ["look again"]):
             again = replace(options, resume=one.id)
-            async with Session(again, model=Parts(alpha=[say("awake")])) as session:
+            async with LiveSession(again, model=Parts(alpha=[say("awake")])) as session:
                 clock = Clock(session)
                 clock.now += 86_400
                 if await session.news():
@@ -97,7 +100,9 @@ def test_an_overdue_wake_up_counts_once_after_a_restart(options: Options) -> Non
 
 def test_a_loop_comes_again_and_missed_times_count_once(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=Parts(alpha=[say("a"), say("b"), say("c")])) as session:
+        async with LiveSession(
+            options, model=Parts(alpha=[say("a"), say("b"), say("c")])
+        ) as session:
             clock, log = Clock(session), session.runtime.agent.session
             log.append(WakeUp("w1", "alpha", due=clock.now, every=600.0).change)
             began = clock.now
@@ -128,7 +133,7 @@ def test_a_changed_file_and_the_end_of_a_command_wake(options: Options) -> None:
                 *(say("so"), say("one"), say("two")),
             ]
         )
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             session.runtime.agent.runtime.stays_open = True
             await run(session, "alpha")
             assert not await session.news(patience=0.1)
@@ -151,7 +156,7 @@ def test_what_ends_with_its_last_reply_refuses_to_sleep(options: Options) -> Non
             alpha=[sleep_until(minutes=1), calls(agent("beta")), say("no")],
             beta=[sleep_until(minutes=1), say("neither")],
         )
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             await run(session, "alpha")
             assert results(session)[0].startswith("Nothing can wake this conversation")
             log = session.runtime.agent.session
@@ -166,7 +171,7 @@ def test_a_subagent_cannot_sleep(options: Options) -> None:
         model = Parts(
             alpha=[calls(agent("beta")), say("no")], beta=[sleep_until(minutes=1), say("neither")]
         )
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             session.runtime.agent.runtime.stays_open = True
             await run(session, "alpha")
             assert list_wake_ups(session.runtime.agent.session) == ()
@@ -178,11 +183,11 @@ def test_a_subagent_cannot_sleep(options: Options) -> None:
 def test_a_fork_leaves_the_wake_ups_to_its_original(options: Options) -> None:
     async def main() -> None:
         model = Parts(alpha=[sleep_until(minutes=1), say("so")])
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             Clock(session)
             await run(session, "alpha")
             branched = replace(options, resume=session.id, fork=True)
-            async with Session(branched, model=model) as fork:
+            async with LiveSession(branched, model=model) as fork:
                 assert list_wake_ups(fork.runtime.agent.session) == ()
             assert len(list_wake_ups(session.runtime.agent.session)) == 1
 
@@ -194,7 +199,9 @@ def test_a_call_without_one_clear_condition_changes_nothing(
     options: Options, when: dict[str, object]
 ) -> None:
     async def main() -> None:
-        async with Session(options, model=Parts(alpha=[sleep_until(**when), say("so")])) as session:
+        async with LiveSession(
+            options, model=Parts(alpha=[sleep_until(**when), say("so")])
+        ) as session:
             session.runtime.agent.runtime.stays_open = True
             await run(session, "alpha")
             (told,) = facts(session, Result)

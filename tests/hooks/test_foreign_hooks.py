@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Hooked, Result, User
 from travois.testing import Scripted, calls, say
@@ -41,7 +42,7 @@ class Home:
         options = Options(cwd=str(self.folder), allowed=("Bash", "Edit"), sandbox=False)
 
         async def main() -> list[Any]:
-            async with Session(options, model=model) as session:
+            async with LiveSession(options, model=model) as session:
                 assert await session.ask("go") == "Done."
                 self.notices = "\n".join(session.runtime.notices)
                 return [entry.fact for entry in session.runtime.agent.session.history()]

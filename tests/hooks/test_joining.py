@@ -10,7 +10,8 @@ import anyio
 import msgspec
 import pytest
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.facts import Hooked
 from travois.hooks.config import Hook, parse_hooks, select_matching_hooks
 from travois.hooks.events import Stop, SubagentStop
@@ -33,7 +34,7 @@ def runs(options: Options, *trees: dict[str, Any], effort: str = "") -> list[str
     """Which hooks ran in a session that these joined, the first before it said anything."""
 
     async def main() -> list[str]:
-        async with Session(options, model=Scripted(say("done"))) as session:
+        async with LiveSession(options, model=Scripted(say("done"))) as session:
             agent = session.runtime.agent
             session.exert(effort)
             for tree in trees:
@@ -84,7 +85,7 @@ def test_a_hook_of_a_plugin_knows_its_folders_and_every_hook_how_much_is_thought
 
 def test_nobody_hears_anything_where_nobody_listens(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=Scripted(say("done"))) as session:
+        async with LiveSession(options, model=Scripted(say("done"))) as session:
             assert session.runtime.agent.hooks.active is None
             heard = await fire_hooks(session.runtime.agent, Stop(False, "", (), ()))
             assert heard.messages == ()

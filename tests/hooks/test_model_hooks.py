@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from tests.agents.test_spawn import Parts
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Ended, Finished, Hooked, Result, Spawned, User
 from travois.providers.request import Request
@@ -43,7 +44,7 @@ def hooked(options: Options, event: str, **hook: Any) -> Options:
 class Seen:
     """What a session came to."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: LiveSession) -> None:
         self._facts = [entry.fact for entry in session.runtime.agent.session.history()]
 
     def all(self, *kinds: type) -> list[Any]:
@@ -62,13 +63,15 @@ class Seen:
         return [extract_text(fact.content) for fact in self.all(User) if fact.origin == "hook"]
 
 
-async def _ask(session: Session) -> None:
+async def _ask(session: LiveSession) -> None:
     await session.ask("begin")
 
 
-def play(options: Options, model: Any, main: Callable[[Session], Awaitable[None]] = _ask) -> Seen:
+def play(
+    options: Options, model: Any, main: Callable[[LiveSession], Awaitable[None]] = _ask
+) -> Seen:
     async def run() -> Seen:
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             await main(session)
             return Seen(session)
 
@@ -159,7 +162,7 @@ def test_an_agent_looks_for_itself_and_neither_hears_hooks_nor_reports_to_the_mo
     ]
     assert [one.outcome for one in seen.all(Finished)] == ["done", "done"]
 
-    async def resumed(session: Session) -> None:
+    async def resumed(session: LiveSession) -> None:
         assert session.runtime.agent.session.owed == {}
 
     play(msgspec.structs.replace(options, latest=True), Scripted(say("on")), resumed)

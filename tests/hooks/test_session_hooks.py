@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.mcp.test_session_servers import LENDER, Asked
-from travois import Options, Session
 from travois.acp import updates as telling
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result, User
@@ -27,7 +28,7 @@ from travois.ports.world import ActivityShown, TerminalSignal
 from travois.skills.command_text import parse_command
 from travois.testing import Scripted, call, say
 
-Main = Callable[[Session], Awaitable[None]]
+Main = Callable[[LiveSession], Awaitable[None]]
 COMMON = (
     *("session_id", "transcript_path", "cwd", "permission_mode", "model", "prompt_id", "turn_id"),
     "hook_event_name",
@@ -66,7 +67,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 def play(options: Options, main: Main, *lines: Any, person: Asked | None = None) -> None:
     async def run() -> None:
-        async with Session(options, model=Scripted(*lines), person=person) as session:
+        async with LiveSession(options, model=Scripted(*lines), person=person) as session:
             await main(session)
 
     anyio.run(run)
@@ -100,7 +101,7 @@ def test_hooks_hear_before_and_after_another_model_is_chosen_and_may_keep_it_out
 ) -> None:
     options = ground.hooked(PreModelSwitch=said, PostModelSwitch=())
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         async def switch() -> None:
             agent, name = session.runtime.agent, "claude-haiku-4-5"
             async with hooking.fire_model_switch(agent, name, source="command"):
@@ -135,7 +136,7 @@ def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(ground: Gro
         listed = [{"content": n, "status": s} for n, s in zip(names, states, strict=True)]
         return call("TodoWrite", todos=listed)
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("go")
         facts = [entry.fact for entry in session.runtime.agent.session.history()]
         results = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
@@ -152,7 +153,7 @@ def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(ground: Gro
 def test_a_session_that_goes_on_is_told_how_it_stands(ground: Ground) -> None:
     options = ground.hooked(SessionStart=(specific(sessionTitle="parser"),))
 
-    async def ask(session: Session) -> None:
+    async def ask(session: LiveSession) -> None:
         await session.ask("go")
 
     play(options, ask, say("Done."))
@@ -168,7 +169,7 @@ def test_a_session_that_goes_on_is_told_how_it_stands(ground: Ground) -> None:
 def test_a_command_of_the_users_own_can_be_kept_from_becoming_a_prompt(ground: Ground) -> None:
     ship = parse_command("ship", "Ship $ARGUMENTS.", origin="/c/ship.md")
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         with pytest.raises(UserError, match="/ship was not run") as fault:
             await custom.expand_typed_command(session, {"ship": ship}, (Text("/ship it all"),))
         assert fault.value.why == "a hook says: not on Friday"
@@ -211,7 +212,7 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
         allowed=("mcp__s",),
     )
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         for link in session.runtime.mcp_servers.links:
             await link.wait_until_started()
         await session.ask("go")
@@ -227,7 +228,7 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
 
 
 def test_a_person_is_reminded_only_after_something_was_said(ground: Ground) -> None:
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         agent = session.runtime.agent
         await on_idle(agent, after=0.0)
         await session.ask("go")
@@ -246,7 +247,7 @@ def test_what_goes_on_in_the_background_is_told_at_the_end(
     monkeypatch.setenv("OTEL_SERVICE_NAME", "ours")
     keep = {"type": "command", "command": "echo [$OTEL_SERVICE_NAME] > otel"}
 
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("go")
 
     background = call("Bash", command="sleep 60", run_in_background=True)
@@ -259,7 +260,7 @@ def test_what_goes_on_in_the_background_is_told_at_the_end(
 
 
 def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -> None:
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         choices: Any = None
         for shown in (ActivityShown("checking"), TerminalSignal("\x07")):
             assert list(codex.CodexJsonWriter().lines(shown)) == []
@@ -270,7 +271,7 @@ def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -
 
 
 def test_what_a_hook_says_at_the_start_comes_before_the_first_prompt(ground: Ground) -> None:
-    async def main(session: Session) -> None:
+    async def main(session: LiveSession) -> None:
         await session.ask("go")
         view = session.runtime.agent.session.view
         said = [one.fact for one in view.items if isinstance(one.fact, User)]

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from travois.compose import commands as custom
+from travois.compose.live_session import LiveSession
 from travois.compose.mcp import list_server_rows, list_server_statuses
 from travois.compose.options import Options
 from travois.core.content import Text, extract_text
@@ -33,7 +34,6 @@ from travois.mcp.tools import (
     collect_mcp_tools,
 )
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, UserWarned
-from travois.sdk import Session
 from travois.settings import trust
 from travois.testing import Scripted, call, say
 from travois.tools.tool_search import search_tools
@@ -85,7 +85,7 @@ class Asked:
 class Heard:
     """What came of a session."""
 
-    def __init__(self, model: Scripted, entries: list[Entry], session: Session) -> None:
+    def __init__(self, model: Scripted, entries: list[Entry], session: LiveSession) -> None:
         self.bodies = [json.loads(request.body) for request in model.requests]
         self.facts = [entry.fact for entry in entries]
         self.id = session.id
@@ -117,7 +117,7 @@ def play(
     async def main() -> Heard:
         model = Scripted(*lines)
         options = Options(cwd=str(folder), **how)
-        async with Session(options, model=model, person=person) as session:
+        async with LiveSession(options, model=model, person=person) as session:
             for link in session.runtime.mcp_servers.links if wait else ():
                 await link.wait_until_started()
             async for event in session.run("go"):
@@ -258,7 +258,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
         use = call("McpCall", tool=ADD, arguments={"a": 1, "b": 2})
         model = Scripted(use, say("3"), use, say("3"), use, say("3"))
         options = Options(cwd=str(ground), allowed=("mcp__s",), **given("changes"))
-        async with Session(options, model=model, person=person) as session:
+        async with LiveSession(options, model=model, person=person) as session:
             (link,) = session.runtime.mcp_servers.links
             await link.wait_until_started()
             await session.ask("go")
@@ -420,7 +420,7 @@ def test_what_a_server_has_comes_with_a_prompt_that_mentions_it(ground: Path) ->
         async def main() -> str:
             model = Scripted(say("on"))
             options = Options(cwd=str(ground), disallowed=rules, **given())
-            async with Session(options, model=model) as session:
+            async with LiveSession(options, model=model) as session:
                 await session.ask("See @s:file:///etc/passwd, not @s:, @t:x or me@s:y.")
             return model.requests[0].body.decode()
 
@@ -501,7 +501,7 @@ def test_a_server_that_starts_again_is_not_announced_twice() -> None:
 def test_a_prompt_of_a_server_is_a_command(ground: Path) -> None:
     async def main() -> tuple[str, str]:
         options = Options(cwd=str(ground), **given())
-        async with Session(options, model=Scripted(say("hello"))) as session:
+        async with LiveSession(options, model=Scripted(say("hello"))) as session:
             told = await custom.expand_typed_command(
                 session, {}, (Text("/mcp__s__greet Ann next week"),)
             )

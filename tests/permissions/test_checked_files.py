@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
 from travois.cli.main import write_crash_report
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Result
@@ -20,7 +21,6 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.permissions.resolve_paths import JudgedFiles, hidden_path_filter, resolve_accesses
 from travois.permissions.rules import parse_permission_rule
-from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
 
@@ -96,7 +96,7 @@ def test_a_secret_of_ours_reaches_neither_the_log_nor_any_file(
     )
 
     async def main() -> None:
-        async with Session(Options(cwd=str(folder)), model=model) as session:
+        async with LiveSession(Options(cwd=str(folder)), model=model) as session:
             assert await session.ask("what is it?") == "It is a key."
 
     anyio.run(main)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.test_slash_commands import Reader, at_desk, options
-from travois import Options
+from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.engine.wake_ups import list_wake_ups
 from travois.tui.line_mode import LineModeHost

@@ -11,7 +11,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, Changed, Result, Spawned
 from travois.permissions.rules import parse_permission_rule
@@ -62,7 +63,7 @@ def at_desk(
     """Do something in a conversation in which one thing was said."""
 
     async def main() -> None:
-        async with Session(options, model=Scripted(say("ok"))) as session:
+        async with LiveSession(options, model=Scripted(say("ok"))) as session:
             await session.ask("hello")
             await run(LineModeHost(session, options, reader or Reader()))
 

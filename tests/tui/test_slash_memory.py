@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.testing import Scripted, say
 from travois.tui.line_mode import LineModeHost
 from travois.tui.slash import run_slash_line
@@ -27,7 +28,7 @@ def answers(options: Options, *lines: str) -> list[str | None]:
     """What the lines are answered with, in one conversation."""
 
     async def main() -> list[str | None]:
-        async with Session(options, model=Scripted(say("ok"))) as session:
+        async with LiveSession(options, model=Scripted(say("ok"))) as session:
             desk = LineModeHost(session, options, Nobody())
             return [await run_slash_line(desk, line) for line in lines]
 

@@ -10,7 +10,8 @@ import anyio
 import msgspec
 import pytest
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.sessions.home import TravoisHome
@@ -59,7 +60,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
 
     async def main() -> None:
         reply = say("ok", usage=Usage(input=100, read=900, output=50))
-        async with Session(options, model=Scripted(reply)) as session:
+        async with LiveSession(options, model=Scripted(reply)) as session:
             fresh = build_status_line_payload(session, SessionWork(), seconds=0.0)["context_window"]
             assert fresh == {
                 "total_input_tokens": 0,

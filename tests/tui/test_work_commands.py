@@ -11,7 +11,7 @@ import pytest
 
 from tests.corpus.shelf import build_shelf
 from tests.tui.test_slash_commands import Reader, at_desk, options
-from travois import Options
+from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.prompt.project_commands import draft_instructions, find_project_commands

@@ -6,6 +6,7 @@ import os
 
 from travois.compat.claude_json import Json, JsonObject
 from travois.compose.hooks import fire_model_switch
+from travois.compose.live_session import LiveSession
 from travois.compose.models import model_catalog
 from travois.compose.options import Options
 from travois.compose.session import load_workspace
@@ -13,7 +14,6 @@ from travois.core.errors import UserError
 from travois.core.models import ModelCard
 from travois.permissions.decide import PERMISSION_MODES, PermissionMode
 from travois.providers import catalog
-from travois.sdk import Session
 
 MODE_LABELS: dict[PermissionMode, tuple[str, str]] = {
     "default": ("Default", "Ask before any edit or command that no rule allows"),
@@ -28,7 +28,7 @@ MODE_LABELS: dict[PermissionMode, tuple[str, str]] = {
 class SessionChoices:
     """The mode and model options of a session."""
 
-    def __init__(self, session: Session, options: Options) -> None:
+    def __init__(self, session: LiveSession, options: Options) -> None:
         self._session = session
         self._reached = reachable_model_names(options)
 

@@ -34,6 +34,7 @@ from travois.acp.protocol import (
 from travois.acp.updates import AcpUpdates, SubagentSteps, answer_update, fence_text, notice_update
 from travois.compat.claude_json import Json, JsonObject
 from travois.compose import commands, mcp
+from travois.compose.live_session import LiveSession, is_turn_end, typed_text
 from travois.compose.options import Options
 from travois.compose.session_picker import SessionPicker
 from travois.context.keep_warm import keep_cache_warm
@@ -43,7 +44,6 @@ from travois.core.facts import Asked, Assistant, Ended, EndReason, Entry, Failed
 from travois.engine.agent import Agent
 from travois.hooks.fire import notify_hooks
 from travois.ports.world import AgentProgress, Event
-from travois.sdk import Session, is_turn_end, typed_text
 from travois.sessions.catalog import SessionSummary
 from travois.tui import slash
 from travois.tui.agent_progress import enable_activity_names
@@ -65,7 +65,7 @@ EDITOR_COLUMNS = 100
 class EditorCommandHost(slash.ScreenlessHost):
     """The host of slash commands in the editor's prompt."""
 
-    def __init__(self, session: Session, options: Options) -> None:
+    def __init__(self, session: LiveSession, options: Options) -> None:
         self.session = session
         self.options = options
         self.columns = EDITOR_COLUMNS
@@ -191,7 +191,7 @@ class AcpSession:
         self._options = options
         self._able = able
         self._person = EditorUser(peer.request, able)
-        self._session = Session(options, person=self._person)
+        self._session = LiveSession(options, person=self._person)
         self._jobs: deque[PromptJob] = deque()
         self._running: PromptJob | None = None
         self._scope: anyio.CancelScope | None = None
@@ -227,7 +227,7 @@ class AcpSession:
         finally:
             self._fail_waiting_prompts(why)
 
-    def _set_up(self, session: Session, group: TaskGroup) -> None:
+    def _set_up(self, session: LiveSession, group: TaskGroup) -> None:
         agent = session.runtime.agent
         agent.runtime.stays_open = True
         self.choices = SessionChoices(session, self._options)

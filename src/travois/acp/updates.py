@@ -14,6 +14,7 @@ import msgspec
 
 from travois.acp.options import SessionChoices
 from travois.compat.claude_json import Json, JsonObject
+from travois.compose.live_session import typed_text
 from travois.context.compaction.compact import describe_compaction
 from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract_calls
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
@@ -32,7 +33,6 @@ from travois.presentation import (
     list_named_files,
 )
 from travois.providers.replies import BlockKind, Grew, ReplyBegan
-from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute_path

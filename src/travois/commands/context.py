@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois import sdk
 from travois.commands.sessions import locate_home_and_project
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.context.layers import ContextLayers
 from travois.context.receipts import CompactionReceipt, list_compaction_receipts
@@ -391,7 +391,7 @@ def run_compact(args: Namespace) -> int:
 
 
 async def _compact_session(args: Namespace, id: str) -> None:
-    async with sdk.Session(Options(resume=id, settings=args.settings)) as session:
+    async with LiveSession(Options(resume=id, settings=args.settings)) as session:
         await session.compact(args.focus, first=args.first, last=args.last)
 
 

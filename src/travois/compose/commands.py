@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import skills
+from travois.compose.live_session import LiveSession
 from travois.compose.mcp import expand_mcp_prompt
 from travois.compose.options import Options
 from travois.compose.session import load_workspace
@@ -19,7 +20,6 @@ from travois.engine.agent import Agent
 from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import on_prompt_expansion
 from travois.ports.tool import ToolError
-from travois.sdk import Session
 from travois.settings.sources import parse_setting_sources
 from travois.skills import invoke
 from travois.skills.command_files import load_commands
@@ -60,7 +60,7 @@ def compose_commands(options: Options, *, taken: Collection[str] = ()) -> Comman
 
 
 async def expand_typed_command(
-    session: Session, known: Mapping[str, CustomCommand], content: tuple[TextOrMedia, ...]
+    session: LiveSession, known: Mapping[str, CustomCommand], content: tuple[TextOrMedia, ...]
 ) -> tuple[TextOrMedia, ...]:
     """Expand a slash command in the last text of a prompt."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
@@ -90,7 +90,7 @@ async def _fire_expansion_hook(
         raise UserError(f"/{name} was not run", why=f"a hook says: {why}", code=1)
 
 
-async def expand_command(session: Session, custom: CustomCommand, typed: str) -> str:
+async def expand_command(session: LiveSession, custom: CustomCommand, typed: str) -> str:
     """Expand a custom command or skill to a prompt; raises `UserError` if it may not run."""
     agent, skill = session.runtime.agent, os.path.basename(custom.origin) == SKILL_FILE
     if (

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from travois.compose.live_session import typed_text
 from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Assistant, User
-from travois.sdk import typed_text
 from travois.sessions import lock, log_line
 from travois.sessions.catalog import SessionSummary, list_sessions
 from travois.sessions.home import Project, TravoisHome

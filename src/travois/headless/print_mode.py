@@ -8,12 +8,12 @@ import anyio
 
 from travois.commands.flags import options_from_args
 from travois.compose import commands
+from travois.compose.live_session import LiveSession
 from travois.core.content import TextOrMedia
 from travois.core.display_text import write_stderr
 from travois.headless import prompt_input
 from travois.headless.run import HeadlessRun
 from travois.lazy_imports import lazy_imports
-from travois.sdk import Session
 
 with lazy_imports():
     from travois.headless.control import session as control_session
@@ -32,7 +32,7 @@ def run_setup_hooks(args: Namespace) -> int:
     """Open and close a session so that its setup hooks run; return the exit code."""
 
     async def open_and_close() -> None:
-        async with Session(options_from_args(args)) as session:
+        async with LiveSession(options_from_args(args)) as session:
             notices = session.runtime.notices
         for notice in (*notices, *session.parting):
             write_stderr(f"travois: {notice}\n")

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from travois.commands.flags import options_from_args
 from travois.compat.claude_json import JsonObject
 from travois.compose import commands
+from travois.compose.live_session import LiveSession, typed_text
 from travois.compose.mcp import list_server_statuses
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.display_text import clean_for_stream, write_stderr
@@ -45,7 +46,6 @@ from travois.ports.world import CompactionProgress, Event, RequestRetrying, User
 from travois.presentation import describe_activity
 from travois.progress_line import ProgressLine
 from travois.prompt.briefing import list_available_skills
-from travois.sdk import Session, typed_text
 from travois.settings.schema import Plugin
 from travois.skills.command_text import TYPED_COMMAND
 from travois.terminal import hold_hangups, ignore_hangups
@@ -126,7 +126,7 @@ class HeadlessRun:
         # Loads shlex and more, which no other format needs before the first request.
         return codex_json.CodexJsonWriter()
 
-    def create_session(self, args: Namespace) -> Session:
+    def create_session(self, args: Namespace) -> LiveSession:
         """Create the session of a run without a client."""
         options, person, tool = options_from_args(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
@@ -136,7 +136,7 @@ class HeadlessRun:
             options = replace(options, driven=True)
         own = (self.shape.tool,) if self.shape else ()
         ears = self.shape.listeners if self.shape else ()
-        session = Session(options, person=person, tools=own, listeners=ears)
+        session = LiveSession(options, person=person, tools=own, listeners=ears)
         return session
 
     def apply_greeting(self, *, schema: str, forward: bool) -> None:
@@ -160,7 +160,7 @@ class HeadlessRun:
         ignore_hangups()
 
     async def finish_memory(
-        self, session: Session, *, patience: float = EXTRACTION_WAIT_SECONDS
+        self, session: LiveSession, *, patience: float = EXTRACTION_WAIT_SECONDS
     ) -> None:
         """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
@@ -179,12 +179,12 @@ class HeadlessRun:
             print_json_line(line | ({} if asked[1] else {"sdk_host_only": True}))
         self._state = state
 
-    def create_writer(self, session: Session, *, parent: str | None = None) -> StreamJsonWriter:
+    def create_writer(self, session: LiveSession, *, parent: str | None = None) -> StreamJsonWriter:
         """Create the writer for a turn, or for the subagents of a call."""
         tally = TurnTally(session.runtime.model, self._minds)
         return StreamJsonWriter(session.id, tally, telling=self._telling, parent=parent)
 
-    def follow_subagents(self, session: Session, group: TaskGroup) -> None:
+    def follow_subagents(self, session: LiveSession, group: TaskGroup) -> None:
         """Follow subagents and report their work."""
         agent, before = session.runtime.agent, session.runtime.agent.team.on_child
 
@@ -201,7 +201,7 @@ class HeadlessRun:
             agent_progress.enable_activity_names(agent)
         group.start_soon(self._watch_tasks, session)
 
-    async def _watch_tasks(self, session: Session) -> None:
+    async def _watch_tasks(self, session: LiveSession) -> None:
         tasks = TaskLines(session.id)
         with session.runtime.agent.session.watch() as events:
             async for event in events:
@@ -221,7 +221,7 @@ class HeadlessRun:
                 if isinstance(event, Entry):
                     tally.add(event)
 
-    async def _print_subagent(self, session: Session, child: Agent) -> None:
+    async def _print_subagent(self, session: LiveSession, child: Agent) -> None:
         """Print a subagent's work under the call that started it."""
         assert child.team.birth is not None
         top = session.runtime.agent.session.children[child.team.birth.id.partition(".")[0]]
@@ -232,13 +232,13 @@ class HeadlessRun:
                 for line in (*speaker.subagent_lines(event), *work.lines(event)):
                     print_json_line(line)
 
-    def report_unstarted_turn(self, session: Session, why: str) -> None:
+    def report_unstarted_turn(self, session: LiveSession, why: str) -> None:
         """Report a turn that could not start."""
         speaker = self.create_writer(session)
         speaker.tally.ended = Ended("crashed", why)
         self._print_outcome(speaker, seconds=0.0)
 
-    async def continue_last_turn(self, session: Session) -> None:
+    async def continue_last_turn(self, session: LiveSession) -> None:
         """Go on with the turn that was interrupted; print the result of one that was not."""
         turn = last_turn.find_last_turn(session.runtime.agent.session)
         if turn.is_interrupted:
@@ -257,14 +257,14 @@ class HeadlessRun:
                     print_json_line(line)
         self._print_outcome(speaker, seconds=turn.seconds)
 
-    def was_prompted(self, session: Session) -> bool:
+    def was_prompted(self, session: LiveSession) -> bool:
         """Return whether an earlier run sent this very prompt, as `--prompt-id` tells."""
         mark = last_turn.make_prompt_id(self._prompt_id)
         return mark in session.runtime.agent.session.received
 
     async def run_turn(
         self,
-        session: Session,
+        session: LiveSession,
         prompt: tuple[TextOrMedia, ...],
         *,
         given: str = "",
@@ -296,7 +296,7 @@ class HeadlessRun:
         return True
 
     async def _run_and_print(
-        self, session: Session, prompt: tuple[TextOrMedia, ...], *, speaker: StreamJsonWriter
+        self, session: LiveSession, prompt: tuple[TextOrMedia, ...], *, speaker: StreamJsonWriter
     ) -> None:
         if (found := TYPED_COMMAND.fullmatch(typed_text(prompt).strip())) and found[
             1
@@ -326,7 +326,7 @@ class HeadlessRun:
                 self.follow_with()
 
     async def _run_compaction(
-        self, session: Session, focus: str, *, speaker: StreamJsonWriter
+        self, session: LiveSession, focus: str, *, speaker: StreamJsonWriter
     ) -> None:
         """Compact the conversation in place of a turn."""
         with session.runtime.agent.session.watch() as events:
@@ -338,7 +338,7 @@ class HeadlessRun:
 
     async def _compact_and_print(
         self,
-        session: Session,
+        session: LiveSession,
         focus: str,
         *,
         speaker: StreamJsonWriter,
@@ -365,7 +365,7 @@ class HeadlessRun:
         for line in self._event_lines(event, speaker):
             print_json_line(line)
 
-    def _print_opening(self, session: Session, speaker: StreamJsonWriter) -> None:
+    def _print_opening(self, session: LiveSession, speaker: StreamJsonWriter) -> None:
         if self._format == "stream-json":
             print_json_line(
                 speaker.init_line(_session_json(session, tuple(self.commands)) | self.brought())
@@ -466,14 +466,14 @@ def _terminal_only_reason(command: str) -> str:
     )
 
 
-async def wait_for_background(session: Session) -> bool:
+async def wait_for_background(session: LiveSession) -> bool:
     """Wait for a headless run's background work; return whether there is news."""
     with anyio.move_on_after(MAX_BACKGROUND_SECONDS):
         return await session.news(patience=JOB_PATIENCE)
     return False
 
 
-def _session_json(session: Session, commands: tuple[str, ...]) -> JsonObject:
+def _session_json(session: LiveSession, commands: tuple[str, ...]) -> JsonObject:
     """Describe the session on the first line of a headless run's turn."""
     runtime, mode = session.runtime, session.runtime.agent.permissions.guard.mode
     return {

@@ -11,6 +11,7 @@ from time import monotonic
 import anyio
 
 from travois.commands import trust
+from travois.compose.live_session import LiveSession
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
@@ -21,7 +22,6 @@ from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.hooks.fire import notify_hooks, on_idle
 from travois.ports.world import AgentProgress
 from travois.process.local_processes import LocalProcesses
-from travois.sdk import Session
 from travois.sessions.home import locate_home
 from travois.settings.schema import TuiSettings
 from travois.terminal import hold_hangups, ignore_hangups
@@ -155,7 +155,7 @@ class TerminalApp:
 
     async def _run_session(self, options: Options, first: str) -> None:
         desk = self.desk
-        async with Session(options, person=desk.dialogs) as session:
+        async with LiveSession(options, person=desk.dialogs) as session:
             session.runtime.agent.runtime.stays_open = True
             desk.attach_session(session)
             enable_activity_names(session.runtime.agent)
@@ -175,7 +175,7 @@ class TerminalApp:
                 self.parting = [f"  Resume with: travois --resume {session.id}"]
         self.parting += [f"  · {notice}" for notice in session.parting]
 
-    def _replay_history(self, session: Session) -> None:
+    def _replay_history(self, session: LiveSession) -> None:
         told = (User, Assistant, Result)
         entries = [
             one for one in session.runtime.agent.session.history() if isinstance(one.fact, told)
@@ -183,7 +183,7 @@ class TerminalApp:
         for entry in entries[-MAX_REPLAYED_ENTRIES:]:
             self.desk.page.show_event(entry)
 
-    async def _show_events(self, session: Session) -> None:
+    async def _show_events(self, session: LiveSession) -> None:
         agent, desk = session.runtime.agent, self.desk
         with agent.session.watch() as events:
             async for event in events:
@@ -211,7 +211,7 @@ class TerminalApp:
                 self.desk.page.show_prompt((Text(line),))
                 self.desk.page.show_paragraph(answer)
 
-    async def _run_status_line(self, session: Session) -> None:
+    async def _run_status_line(self, session: LiveSession) -> None:
         """Run the user's status line command, if one is configured."""
         desk, settings = self.desk, load_workspace(self.desk.options)[1].settings
         chosen = settings.status_line

@@ -13,13 +13,13 @@ from typing import Literal
 import anyio
 
 from travois.compose import commands
+from travois.compose.live_session import LiveSession
 from travois.compose.mcp import list_resource_uris
 from travois.compose.options import Options
 from travois.compose.session_picker import SessionPicker
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
-from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
 from travois.tui import clipboard, footer, keys, notify, slash, theme
@@ -67,7 +67,7 @@ class Controller:
         self.screen = Screen(look, keys.create_input_buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
         self.dialogs = TerminalDialogs(self.screen, lambda: self.page)
-        self._session: Session | None = None
+        self._session: LiveSession | None = None
         self._own: Mapping[str, SlashCommand] = {}
         self._told: set[str] = set()
         self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
@@ -84,7 +84,7 @@ class Controller:
         self._title = ""
         """The terminal's title as it was last set."""
 
-    def attach_session(self, session: Session) -> None:
+    def attach_session(self, session: LiveSession) -> None:
         """Attach the session that the screen shows."""
         if self.options.cleared and self._session is not None:
             self.page.show_mark(f"cleared; the conversation before: /resume {self._session.id}")
@@ -131,7 +131,7 @@ class Controller:
         return [*own, footer.render_footer(self._standing, look, columns)]
 
     @property
-    def session(self) -> Session:
+    def session(self) -> LiveSession:
         """The current session."""
         assert self._session is not None
         return self._session

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from travois.compose.agents import MAIN_AGENT_STATE
+from travois.compose.live_session import LiveSession
 from travois.compose.worktree import WORKTREES_FOLDER
 from travois.context.window import threshold_for_model
 from travois.core.content import Opaque
@@ -25,7 +26,6 @@ from travois.core.tokens import context_tokens
 from travois.core.view import THINKING_KINDS
 from travois.ports.world import Command, Processes
 from travois.presentation import ReplyItem, SessionItems, ToolCallItem
-from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
 from travois.tui.agent_progress import MIN_SHOWN_DOLLARS, list_running_agents
 from travois.tui.layout import COLOUR_PATTERN, clean_display_text, display_width, fold_lines
@@ -132,7 +132,7 @@ def _format_task_count(count: int) -> str:
 # The footer's values.
 
 
-def read_footer_status(session: Session) -> FooterStatus:
+def read_footer_status(session: LiveSession) -> FooterStatus:
     """Read the footer's values from the session."""
     agent, model = session.runtime.agent, session.runtime.model
     limit = threshold_for_model(model, agent.context.layers)
@@ -266,7 +266,7 @@ class StatusLineProgram:
             for line in self._said
         ]
 
-    async def keep_updating(self, session: Session, screen: Screen) -> None:
+    async def keep_updating(self, session: LiveSession, screen: Screen) -> None:
         """Run the command after each change, one run at a time."""
         often = self._chosen.refresh_interval
         while True:
@@ -278,7 +278,7 @@ class StatusLineProgram:
             await self._run_program(session, screen)
             screen.refresh()
 
-    async def _run_program(self, session: Session, screen: Screen) -> None:
+    async def _run_program(self, session: LiveSession, screen: Screen) -> None:
         seconds = monotonic() - self.work.began
         told = build_status_line_payload(session, self.work, seconds=seconds, vim=screen.vim_mode)
         command = Command(
@@ -325,7 +325,7 @@ def strip_terminal_codes(line: str, theme: Theme) -> str:
 
 
 def build_status_line_payload(
-    session: Session, work: SessionWork, *, seconds: float, vim: str = ""
+    session: LiveSession, work: SessionWork, *, seconds: float, vim: str = ""
 ) -> Json:
     """Build the JSON payload for a status line command (Claude Code's field names)."""
     agent, model = session.runtime.agent, session.runtime.model
@@ -366,7 +366,7 @@ def build_status_line_payload(
     }
 
 
-def _last_reply(session: Session) -> Assistant | None:
+def _last_reply(session: LiveSession) -> Assistant | None:
     facts = (item.fact for item in reversed(session.runtime.agent.session.view.items))
     return next((fact for fact in facts if isinstance(fact, Assistant)), None)
 

@@ -21,6 +21,7 @@ from travois.commands import trust
 from travois.commands.flags import options_from_args
 from travois.commands.trust import LineReader
 from travois.compose import commands
+from travois.compose.live_session import LiveSession
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
@@ -44,7 +45,6 @@ from travois.ports.world import (
 from travois.presentation import NoticeItem, SessionItems, ToolCallItem, describe_activity
 from travois.progress_line import ProgressLine
 from travois.providers.replies import Grew
-from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.terminal import (
     escape_controls,
@@ -95,7 +95,7 @@ class LineModeHost(slash.ScreenlessHost):
 
     can_choose = True
 
-    def __init__(self, session: Session, options: Options, reader: LineReader) -> None:
+    def __init__(self, session: LiveSession, options: Options, reader: LineReader) -> None:
         self.session = session
         self.options = options
         self.left = False
@@ -199,7 +199,7 @@ async def _run_line_session(
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
     await trust.ask_for_trust(place.home, loaded, terminal)
-    async with Session(options, person=terminal) as session:
+    async with LiveSession(options, person=terminal) as session:
         runtime, desk = session.runtime, LineModeHost(session, options, terminal)
         runtime.agent.runtime.stays_open = True
         terminal.line(
@@ -252,7 +252,7 @@ async def _run_typed_command(host: LineModeHost, terminal: LineTerminal, line: s
     host.errand = None
 
 
-async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
+async def _read_or_wake(session: LiveSession, terminal: LineTerminal) -> str | None:
     """Read a line in line mode; return an empty one if mail or a subagent needs a turn.
 
     Meanwhile the prompt cache is kept warm, if that is configured.
@@ -268,20 +268,20 @@ async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
     return text
 
 
-async def _wake_on_mail(session: Session, scope: anyio.CancelScope) -> None:
+async def _wake_on_mail(session: LiveSession, scope: anyio.CancelScope) -> None:
     """Stop waiting for a line when mail arrives."""
     if session.runtime.mail is not None:
         await session.runtime.mail.wait_for_mail()
         scope.cancel()
 
 
-async def _wake_on_subagent(session: Session, scope: anyio.CancelScope) -> None:
+async def _wake_on_subagent(session: LiveSession, scope: anyio.CancelScope) -> None:
     """Stop waiting for a line when a background agent has news."""
     if await session.news():
         scope.cancel()
 
 
-async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None:
+async def _show_memory_changes(session: LiveSession, terminal: LineTerminal) -> None:
     """Print in line mode which memories the last turn changed, once known."""
     if terminal.show_memory_change(await wait_for_extraction(session.runtime.agent)):
         terminal.line("> ")
@@ -322,7 +322,7 @@ async def _run_line_turn(
 
 
 async def _print_turn(
-    session: Session,
+    session: LiveSession,
     terminal: LineTerminal,
     progress: ProgressLine,
     *,
@@ -343,7 +343,7 @@ def _show_slow_work(event: Event, progress: ProgressLine) -> None:
         progress.show(doing)
 
 
-async def _notify_permission_hooks(session: Session, event: Event) -> None:
+async def _notify_permission_hooks(session: LiveSession, event: Event) -> None:
     """Run notification hooks when a permission question waits."""
     if isinstance(event, Entry) and isinstance(event.fact, Asked):
         await notify_hooks(session.runtime.agent, "permission_prompt", PERMISSION_NOTICE)

@@ -12,10 +12,10 @@ import anyio.to_thread
 import msgspec
 
 from travois.compose import commands as custom
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
-from travois.sdk import Session
 from travois.settings.validate import find_nearest_word
 from travois.skills.command_text import TYPED_COMMAND, CustomCommand
 from travois.terminal import capture_lines, escape_controls
@@ -37,7 +37,7 @@ class CommandHost(Protocol):
     """The front end in which slash commands run: screen, line mode or editor."""
 
     @property
-    def session(self) -> Session:
+    def session(self) -> LiveSession:
         """The current session."""
         ...
 

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import anyio
 
+from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
 from travois.headless.control.mcp import HostMcpServer
 from travois.headless.run import HeadlessRun
-from travois.sdk import Session
 
 
 class DrivenSession(Protocol):
@@ -25,7 +25,7 @@ class DrivenSession(Protocol):
     model: str
 
     @property
-    def session(self) -> Session:
+    def session(self) -> LiveSession:
         """The current session."""
         ...
 

@@ -17,6 +17,7 @@ from travois.compose import hooks as hooking
 from travois.compose import models as serving
 from travois.compose import skills as skilled
 from travois.compose.hooks import fire_model_switch
+from travois.compose.live_session import LiveSession
 from travois.compose.session import load_workspace
 from travois.context.window import break_down_window
 from travois.core.content import Call
@@ -39,7 +40,6 @@ from travois.prompt.briefing import list_available_skills
 from travois.prompt.output_styles import DEFAULT_STYLE, load_styles
 from travois.providers import catalog
 from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens
-from travois.sdk import Session
 from travois.sessions import home
 from travois.settings.edit import save_user_setting
 from travois.snapshots import rewind
@@ -383,7 +383,7 @@ async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> Json
 
 
 def _find_turn_number(
-    session: Session, entries: list[Entry], said: dict[str, int], wanted: str
+    session: LiveSession, entries: list[Entry], said: dict[str, int], wanted: str
 ) -> int:
     """Return the index of the user message that a control request rewinds to."""
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]

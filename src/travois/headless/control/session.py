@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from travois.commands.flags import options_from_args
 from travois.compat.claude_json import Json, JsonObject
 from travois.compose import commands
+from travois.compose.live_session import LiveSession
 from travois.compose.mcp import list_server_statuses
 from travois.compose.options import Options
 from travois.core.display_text import write_stderr
@@ -46,7 +47,6 @@ from travois.headless.control.messages import (
 )
 from travois.headless.run import HeadlessRun, print_json_line
 from travois.lazy_imports import lazy_imports
-from travois.sdk import Session
 
 with lazy_imports():
     from travois.compat import transcript_frames
@@ -71,7 +71,7 @@ class ControlSession:
         """Log entries of user messages, by the client's message ids."""
         self.model = args.model
         self._args = args
-        self._session: Session | None = None
+        self._session: LiveSession | None = None
         self._wanted: list[Callable[[], Awaitable[None]]] = []
         """Changes to apply as soon as no turn is running."""
         self._changing = anyio.Lock()
@@ -89,7 +89,7 @@ class ControlSession:
         self._scopes: dict[str, anyio.CancelScope] = {}
 
     @property
-    def session(self) -> Session:
+    def session(self) -> LiveSession:
         """The session, once it is open."""
         assert self._session is not None
         return self._session
@@ -133,7 +133,7 @@ class ControlSession:
 
         return send_new_entries
 
-    async def _enter_session(self, stack: AsyncExitStack) -> Session:
+    async def _enter_session(self, stack: AsyncExitStack) -> LiveSession:
         try:
             return await stack.enter_async_context(await self._create_driven_session())
         except UserError as fault:
@@ -141,7 +141,7 @@ class ControlSession:
                 print_json_line(_control_error_response(self._greeted[0], str(fault)))
             raise
 
-    async def _create_driven_session(self) -> Session:
+    async def _create_driven_session(self) -> LiveSession:
         """Create the session that the flags and `initialize` ask for."""
         _, greeting = self._greeted or ("", DEFAULT_GREETING)
         self.options = options = _options_with_greeting(options_from_args(self._args), greeting)
@@ -157,7 +157,7 @@ class ControlSession:
         for notice in describe_unknown_events(hooks):
             write_stderr(f"travois: {notice}\n")
         tools = (*own, *mcp.list_host_tools(self.servers.values()))
-        return Session(options, person=self._create_user(), tools=tools, listeners=heard)
+        return LiveSession(options, person=self._create_user(), tools=tools, listeners=heard)
 
     def _create_user(self) -> HostUser | None:
         """Return who answers questions: the client, an MCP tool, or nobody."""

@@ -11,12 +11,12 @@ from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
 
 from travois.compose.hooks import LeaveReason
+from travois.compose.live_session import LiveSession
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
 from travois.compose.session_picker import SessionPicker
 from travois.core.errors import UserError
 from travois.core.facts import Changed
-from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary, find_session
 from travois.tui.slash import CommandHost, SlashCommand
 
@@ -24,7 +24,7 @@ from travois.tui.slash import CommandHost, SlashCommand
 
 SessionChooser = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
 INSPECTOR_START_SECONDS = 20.0
-_inspector_addresses: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+_inspector_addresses: WeakKeyDictionary[LiveSession, str] = WeakKeyDictionary()
 """The address of each session's inspector."""
 
 
@@ -87,12 +87,12 @@ async def _run_inspect_command(host: CommandHost, _: str) -> str:
     return f"View this session in the browser while it is open:\n{_inspector_addresses[session]}"
 
 
-def find_inspector_address(session: Session) -> str:
+def find_inspector_address(session: LiveSession) -> str:
     """Return the address of the session's inspector; empty if it does not run."""
     return _inspector_addresses.get(session, "")
 
 
-async def _start_inspector(session: Session) -> str:
+async def _start_inspector(session: LiveSession) -> str:
     """Start the inspector as a process that ends with the session; return its address."""
     send, receive = anyio.create_memory_object_stream[str](1)
     beside = session.runtime.agent.runtime.background

@@ -11,7 +11,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from travois.sdk import Session
+from travois.compose.live_session import LiveSession
 from travois.tui.app import SessionGuide
 from travois.tui.controller import Controller
 from travois.tui.layout import wrap_words
@@ -30,7 +30,7 @@ class Tour(SessionGuide):
         self._pace = pace
         self._at = -1
         """The step that was told last."""
-        self._consents: Session | None = None
+        self._consents: LiveSession | None = None
         """The conversation whose questions are answered by themselves."""
         self.finished = False
 

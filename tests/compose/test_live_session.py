@@ -10,7 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois import Options, Session
+from travois.compose.live_session import LiveSession
+from travois.compose.options import Options
 from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result
@@ -41,7 +42,7 @@ def test_a_turn_is_a_stream_of_entries_and_deltas(options: Options) -> None:
     Path(options.cwd, "a.txt").write_text("needle\n")
 
     async def main() -> None:
-        async with Session(
+        async with LiveSession(
             options, model=scripted(call("Read", file_path="a.txt"), say("Found."))
         ) as s:
             events = [event async for event in s.run("look")]
@@ -59,7 +60,7 @@ def test_a_turn_is_a_stream_of_entries_and_deltas(options: Options) -> None:
 
 def test_asking_gives_the_last_words(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=scripted(say("Four."))) as session:
+        async with LiveSession(options, model=scripted(say("Four."))) as session:
             assert await session.ask("2 + 2?") == "Four."
             assert await session.ask("again?") == "Four."
 
@@ -70,7 +71,7 @@ def test_leaving_the_loop_stops_the_turn_and_answers_every_call(options: Options
     two = calls(("Bash", {"command": "sleep 60"}), ("Bash", {"command": "sleep 60"}))
 
     async def main() -> None:
-        async with Session(options, model=scripted(two, say("Fine."))) as session:
+        async with LiveSession(options, model=scripted(two, say("Fine."))) as session:
             async with aclosing(session.run("go")) as events:
                 async for event in events:
                     if isinstance(event, Entry) and isinstance(event.fact, Decided):
@@ -86,12 +87,12 @@ def test_leaving_the_loop_stops_the_turn_and_answers_every_call(options: Options
 def test_leaving_the_block_stops_the_turn_and_answers_every_call(options: Options) -> None:
     async def main() -> None:
         model = scripted(call("Bash", command="sleep 60"), say("Fine."))
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             id = session.id
             async for event in session.run("go"):
                 if isinstance(event, Entry) and isinstance(event.fact, Decided):
                     break
-        async with Session(
+        async with LiveSession(
             Options(cwd=options.cwd, mode="bypass", resume=id), model=model
         ) as again:
             assert open_calls(again.runtime.agent.session.view) == ()
@@ -111,7 +112,7 @@ def test_a_person_is_asked_and_their_reason_goes_to_the_model(options: Options) 
     async def main() -> None:
         model = scripted(call("Bash", command="touch deployed"), say("Very well."))
         careful = Options(cwd=options.cwd)
-        async with Session(careful, model=model, person=Person()) as session:
+        async with LiveSession(careful, model=model, person=Person()) as session:
             events = [event async for event in session.run("deploy")]
         (result,) = [e.fact for e in events if isinstance(e, Entry) and isinstance(e.fact, Result)]
         assert result.error and "not on a Sunday" in extract_text(result.content)
@@ -122,7 +123,7 @@ def test_a_person_is_asked_and_their_reason_goes_to_the_model(options: Options) 
 
 def test_a_failing_model_ends_the_turn_with_a_reason(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=scripted(ApiError("auth", "bad key"))) as session:
+        async with LiveSession(options, model=scripted(ApiError("auth", "bad key"))) as session:
             events = [event async for event in session.run("go")]
         last = events[-1]
         assert isinstance(last, Entry)
@@ -133,7 +134,7 @@ def test_a_failing_model_ends_the_turn_with_a_reason(options: Options) -> None:
 
 def test_a_prompt_that_cannot_fit_is_refused_and_changes_nothing(options: Options) -> None:
     async def main() -> None:
-        async with Session(options, model=scripted(say("ok"))) as session:
+        async with LiveSession(options, model=scripted(say("ok"))) as session:
             before = session.runtime.agent.session.last
             with pytest.raises(UserError, match="does not fit"):
                 await session.ask("word " * 400_000)
@@ -147,11 +148,11 @@ def test_several_turns_and_a_resume_keep_the_prefix(options: Options) -> None:
     model = scripted(call("Glob", pattern="*"), say("one"), say("two"), say("three"))
 
     async def main() -> None:
-        async with Session(options, model=model) as session:
+        async with LiveSession(options, model=model) as session:
             await session.ask("first")
             await session.ask((Text("second"),))
             id = session.id
-        async with Session(Options(cwd=options.cwd, resume=id), model=model) as again:
+        async with LiveSession(Options(cwd=options.cwd, resume=id), model=model) as again:
             reply = [e async for e in again.run("third") if isinstance(e, Entry)]
         assert isinstance(reply[-2].fact, Assistant)
 
