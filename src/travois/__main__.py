@@ -6,7 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-GC_THRESHOLD = 20_000
+START_GC_THRESHOLD = 100_000
 """The objects allocated before a garbage collection: what a start loads is not garbage."""
 
 
@@ -66,7 +66,7 @@ def run_program() -> int:
         return 0
     import gc
 
-    gc.set_threshold(GC_THRESHOLD)
+    gc.set_threshold(START_GC_THRESHOLD)
     from travois.tui import start
 
     if start.is_interactive_start(sys.argv[1:], os.environ):

@@ -6,6 +6,7 @@ waits for them: where an answer comes at once, the rest is imported when it is u
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -21,6 +22,8 @@ FIRST_CALL_MODULES = (
 )
 FIRST_PAUSE_SECONDS = 0.02
 """The time in which the request goes out undisturbed."""
+GC_THRESHOLD = 20_000
+"""The objects that a session allocates before a garbage collection."""
 PAUSE_SECONDS = 0.002
 """Between two modules: the loop runs, and an answer that came is not kept waiting."""
 
@@ -40,6 +43,8 @@ class ImportAhead:
             yield
             return
         self._begun = True
+        gc.freeze()  # what a start has loaded stays, so no collection needs to look at it
+        gc.set_threshold(GC_THRESHOLD)
         Thread(target=self._import_all, name="travois-import", daemon=True).start()
         try:
             yield
