@@ -15,10 +15,12 @@ from travois.core.facts import (
     Changed,
     Decided,
     Entry,
+    Finished,
     Noted,
     Opened,
     Result,
     Rewound,
+    Spawned,
     User,
 )
 from travois.core.models import Usage
@@ -112,6 +114,17 @@ def test_a_reply_forgets_the_decisions_before_it() -> None:
     session.append(User((Text("hi"),)))
     session.append(Assistant((Text("ok"),), "end"))
     assert session.decided == {}
+
+
+def test_side_requests_are_counted_and_leave_nothing_behind() -> None:
+    session = begun()
+    for number in range(3):
+        session.append(Spawned(f"fork-{number}", "fork", "notes"))
+        session.append(Finished(f"fork-{number}", "done", Usage(output=5)))
+    session.append(Spawned("a4", "explore", "look", "call"))
+    session.append(Finished("a4", "done"))
+    assert (session.spawned, [*session.children], session.outcomes) == (4, ["a4"], {"a4": "done"})
+    assert ([*session.owed], session.running, session.usage.output) == (["a4"], {}, 15)
 
 
 def test_a_fork_has_spent_nothing_yet() -> None:

@@ -231,7 +231,7 @@ class ChildAgents:
             raise ToolError(f"No more agents can be started: {why}. Do this work yourself.")
         if order.kind in self._apart:
             order = replace(order, background=True)
-        number = len(parent.session.children) + 1
+        number = parent.session.spawned + 1
         id = f"{parent.team.birth.id}.{number}" if parent.team.birth else f"a{number}"
         return await self._launch(id, order)
 

@@ -15,6 +15,7 @@ from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.budget import BudgetExhausted, charge_request
 from travois.lazy_imports import lazy_imports
+from travois.ports.agents import SIDE_REQUEST_PREFIX
 from travois.providers.replies import ApiError, Reply
 from travois.providers.request import PrefixBreak, Request, limit_reply_tokens
 
@@ -62,7 +63,7 @@ async def send_side_request(
 ) -> Reply:
     """Send a side request and record its cost; raises what made it fail."""
     session = agent.session
-    id = f"fork-{session.seq}"
+    id = f"{SIDE_REQUEST_PREFIX}{session.seq}"
     session.append(Spawned(id, "fork", what))
     usage, outcome = Usage(), "stopped"
     try:

@@ -77,6 +77,8 @@ class AgentProgress(msgspec.Struct, frozen=True):
     dollars: float = 0.0
 
 
+SIDE_REQUEST_PREFIX = "fork-"
+"""Before the number, in the id of a request beside the conversation: it is no subagent."""
 HOOK_CALL = "hook"
 """In place of a call: a hook asked for it, and the model is told nothing of it."""
 ChildState = Literal["running", "done", "failed", "stopped", "lost", "limit"]

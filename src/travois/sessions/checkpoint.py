@@ -24,7 +24,7 @@ from travois.sessions.scan import (
 from travois.version import __version__
 
 CHECKPOINT_FILE = "checkpoint"
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 """The format number, to be raised when a session derives something else from its log."""
 MAX_CHECKPOINT_BYTES = 256 << 20
 

@@ -48,7 +48,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Price, Usage
 from travois.core.view import RemovedEntries, View, ViewItem
-from travois.ports.agents import HOOK_CALL
+from travois.ports.agents import HOOK_CALL, SIDE_REQUEST_PREFIX
 
 JOB_STATE_PREFIX = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""
@@ -91,6 +91,7 @@ class DerivedState(msgspec.Struct, array_like=True):
     last: Entry | None = None
     strikes: CompactionStrikes = CompactionStrikes()
     received: set[str] = set()
+    spawned: int = 0
     children: dict[str, Spawned] = {}
     outcomes: dict[str, str] = {}
     running: dict[str, Spawned] = {}
@@ -124,8 +125,10 @@ class LogDerivation:
     strikes: CompactionStrikes
     received: set[str]
     """The letters that came by mail, also those that were taken back."""
+    spawned: int
+    """The number of subagents and side requests that were ever started from here."""
     children: dict[str, Spawned]
-    """All that were ever started from here, by id."""
+    """The subagents that were ever started from here, by id."""
     outcomes: dict[str, str]
     """The last outcome of each of them."""
     running: dict[str, Spawned]
@@ -207,8 +210,10 @@ class LogDerivation:
             case Opened():
                 self.running, self.owed = {}, {}
             case Spawned(id=id):
-                self.children[id] = self.running[id] = self.owed[id] = fact
-            case Finished(id=id, outcome=outcome):
+                self.spawned += 1
+                if not id.startswith(SIDE_REQUEST_PREFIX):  # whoever asks waits for the answer
+                    self.children[id] = self.running[id] = self.owed[id] = fact
+            case Finished(id=id, outcome=outcome) if id in self.children:
                 self.running.pop(id, None)
                 self.outcomes[id] = outcome
                 if id in self.owed and self.owed[id].call == HOOK_CALL:
