@@ -109,8 +109,9 @@ class HeadlessRun:
         self._minds: dict[str, ModelCard] = {}
         """Models of the started subagents, by their ids."""
         self._finished: dict[int, Finished] = {}
-        """Finished side work by entry; some of it ends between turns."""
-        self._paid: set[int] = set()
+        """Side work by entry that no turn has counted; some of it ends between turns."""
+        self._counted: set[int] = set()
+        """Entries that a turn has counted before `_watch_tasks` came to them."""
         self._over = False
         self._prompt_id: str = args.prompt_id
         self._state = ""
@@ -206,9 +207,21 @@ class HeadlessRun:
         with session.runtime.agent.session.watch() as events:
             async for event in events:
                 if isinstance(event, Entry) and isinstance(event.fact, Finished):
-                    self._finished[event.seq] = event.fact
+                    self._note_side_work(event.seq, event.fact)
                 for line in tasks.lines(event) if self._format == "stream-json" else ():
                     print_json_line(line)
+
+    def _note_side_work(self, seq: int, fact: Finished) -> None:
+        """Note side work for the next result, unless a turn has counted it."""
+        if seq in self._counted:
+            self._counted.remove(seq)
+        else:
+            self._finished[seq] = fact
+
+    def _count_side_work(self, seq: int) -> None:
+        """Note that a turn counts this side work itself."""
+        if self._finished.pop(seq, None) is None:
+            self._counted.add(seq)
 
     async def _count_denials(self, child: Agent) -> None:
         """Count the denied calls of a subagent."""
@@ -376,17 +389,19 @@ class HeadlessRun:
 
     def _event_lines(self, event: Event, speaker: StreamJsonWriter) -> Iterable[JsonObject]:
         """Return the lines of an event, after it is added to the tally."""
-        lines = speaker.lines(event)
-        if self._format == "codex-json":
-            return self._codex_writer.lines(event)
-        return lines if self._format == "stream-json" else ()
+        if isinstance(event, Entry) and isinstance(event.fact, Finished):
+            self._count_side_work(event.seq)
+        if self._format == "stream-json":
+            return speaker.lines(event)
+        if isinstance(event, Entry):
+            speaker.tally.add(event)
+        return self._codex_writer.lines(event) if self._format == "codex-json" else ()
 
     def _print_outcome(self, speaker: StreamJsonWriter, *, seconds: float) -> None:
         tally = speaker.tally
-        for seq, fact in self._finished.items():
-            if seq not in self._paid and seq not in tally.finished:
-                tally.add_side_cost(seq, fact)
-        self._paid |= tally.finished
+        for fact in self._finished.values():
+            tally.add_side_cost(fact)
+        self._finished.clear()
         if self.code <= 1:  # a signal and bad input have codes of their own
             failed = int(tally.is_failure)
             self.code = OUTCOME_EXIT_CODES[tally.outcome] if self._alone else failed

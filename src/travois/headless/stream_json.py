@@ -117,8 +117,6 @@ class TurnTally:
         self.ended = Ended("crashed")
         self.failure: Failed | None = None
         """The failure of the last request, if it got no reply."""
-        self.finished: set[int] = set()
-        """Entries of side work that is already counted."""
         self._minds: Mapping[str, ModelCard] = minds or {}
         self._served: dict[str, tuple[ModelCard, Usage, float]] = {}
         self._hooked = ""
@@ -142,7 +140,7 @@ class TurnTally:
             case Entry(fact=Failed() as fact):
                 self.failure = fact
             case Entry(fact=Finished() as fact):
-                self.add_side_cost(entry.seq, fact)
+                self.add_side_cost(fact)
             case Entry(fact=Hooked(event=event)):
                 self._hooked = event
             case Entry(fact=Ended() as fact):
@@ -156,11 +154,10 @@ class TurnTally:
         assert self.items.model is not None
         return self.items.model
 
-    def add_side_cost(self, seq: int, fact: Finished) -> None:
+    def add_side_cost(self, fact: Finished) -> None:
         """Add the cost of a subagent or of a side request."""
         model = self._minds.get(fact.id, self.model)
         dollars = compute_cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
-        self.finished.add(seq)
         self._add_model_usage(model, fact.usage, dollars)
 
     def _add_model_usage(self, model: ModelCard, usage: Usage, dollars: float) -> None:
@@ -384,6 +381,8 @@ class StreamJsonWriter:
             case Assistant():
                 return [*self._reply_lines(seq, fact), *self._close_stream(fact)]
             case Result():
+                self._running.pop(fact.call, None)
+                self._shown.pop(fact.call, None)
                 return [self._tool_result_stream_line(seq, fact)]
             case User() if fact.origin != "human":
                 content: list[Json] = [encode_claude_block(part) for part in fact.content]
