@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois.core.facts import Decided
+from travois.core.facts import Decided, Ended
 
 DONE = {"say": "Done."}
 FORCED = {
@@ -147,3 +147,26 @@ def test_a_rule_for_all_projects_goes_into_the_users_settings(program: Program) 
     elsewhere.mkdir()
     program.folder = elsewhere
     assert "git fetch" in program.run("permissions", "list").out
+
+
+def test_esc_on_a_question_is_a_no_that_ends_the_turn(program: Program) -> None:
+    (program.folder / "a.txt").write_text("kept\n")
+    script = [
+        {"say": [use("Bash", command="rm a.txt"), use("Bash", command="touch b.txt")]},
+        {"when": {"last_text": "go on"}, "say": "Gone on."},
+    ]
+    with program.served(script) as api:
+        glass = begin(program)
+        glass.until("Esc no, and stop")
+        answer(glass, "\x1b")
+        glass.until("→ no, and stop", "stopped; the conversation so far is kept")
+        assert len(api.ledger) == 1
+        glass.type("go on\r")
+        glass.until("Gone on.")
+        assert glass.leave() == 0
+        api.no_orphans()
+    assert (program.folder / "a.txt").exists() and not (program.folder / "b.txt").exists()
+    decided = [entry.fact for entry in program.facts() if isinstance(entry.fact, Decided)]
+    assert [(fact.verdict, fact.by) for fact in decided] == [("deny", "person")]
+    ended = [entry.fact.why for entry in program.facts() if isinstance(entry.fact, Ended)]
+    assert ended == ["aborted", "end"]

@@ -21,7 +21,8 @@ ASKED = """\
   ❯ 1  Red
        warm
     2  Blue
-    0  in your own words"""
+    0  in your own words
+  Esc stop"""
 
 
 def test_choices_and_plans_are_answered_with_a_key_or_in_words(program: Program) -> None:

@@ -65,6 +65,7 @@ ASKED = """\
     e  yes, and accept all edits of this session
     a  yes, and don't ask again for changes of a.py in this project
     n  no, and tell it why
+  Esc no, and stop · Shift-Tab mode
 
   default · claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · $COST · cache 5 min · ? for shortcuts"""
 CHANGED = """\
@@ -130,7 +131,8 @@ def test_a_question_shows_what_would_run_and_an_edit_what_it_changed(program: Pr
         answered(glass, "n")
         glass.until("(Enter to skip)")
         glass.type("I need it\r")
-        glass.until("Then it stays.", "the user said no: I need it")
+        shown = glass.until("Then it stays.", "→ no: I need it")
+        assert "not run" not in shown  # question and answer say it
         assert glass.leave() == 0
         assert (program.folder / "made.txt").exists()
         assert "x = 2" in (program.folder / "a.py").read_text()
@@ -167,7 +169,7 @@ def test_a_key_that_comes_while_one_types_is_no_answer(program: Program) -> None
         glass.still()
         assert "no, and tell it why" in glass.text
         answered(glass, "\x1b")
-        glass.until("the user said no", "Done.", "❯ y")
+        glass.until("→ no, and stop", "stopped;", "❯ y")
         glass.type("\x15")
         assert glass.leave() == 0
 

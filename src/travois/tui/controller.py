@@ -66,7 +66,7 @@ class Controller:
         look = theme.choose_theme(taste.theme, os.environ)
         self.screen = Screen(look, keys.create_input_buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
-        self.dialogs = TerminalDialogs(self.screen, lambda: self.page)
+        self.dialogs = TerminalDialogs(self.screen, lambda: self.page, self.interrupt)
         self._session: LiveSession | None = None
         self._own: Mapping[str, SlashCommand] = {}
         self._told: set[str] = set()

@@ -26,6 +26,8 @@ from travois.tui.screen import Screen
 from travois.tui.theme import Theme
 from travois.tui.transcript import Transcript
 
+QUESTION_HINT = "Esc no, and stop · Shift-Tab mode"
+CHOICE_HINT = "Esc stop"
 OWN_WORDS_OPTION = MenuOption("0", "in your own words")
 DENIAL_REASON_PROMPT = "why, or what to do instead (Enter to skip): "
 SEE_ALL_HINT = "… {} more lines: Ctrl-O shows all"
@@ -39,9 +41,13 @@ RESERVED_QUESTION_ROWS = 18
 class TerminalDialogs:
     """Dialogs with the user, shown one at a time."""
 
-    def __init__(self, screen: Screen, page: Callable[[], Transcript]) -> None:
+    def __init__(
+        self, screen: Screen, page: Callable[[], Transcript], stop: Callable[[], None]
+    ) -> None:
         self._screen = screen
         self._page = page
+        self._stop = stop
+        """Stops the turn, for who answers a question with Esc."""
         # The engine asks as soon as it must; the text before the call reaches the screen through
         # another task. Without this a question could appear above the text that explains it.
         self._told: dict[str, anyio.Event] = {}
@@ -68,13 +74,14 @@ class TerminalDialogs:
                 self._show_answer(f"yes: mode {self._mode}")
                 said = f"the user switched to mode {self._mode}"
                 return PersonAnswer(allow=True, reason=said, digest=question.digest)
-            choice = choices[-1 if picked is None else picked]
-            asks_why = picked is not None and choice.name == "no"
-            why = (
-                (await self._screen.ask_text(DENIAL_REASON_PROMPT) or "").strip()
-                if asks_why
-                else ""
-            )
+            if picked is None:
+                self._show_answer("no, and stop")
+                # Only what waits next is cancelled: this answer still reaches the log.
+                self._stop()
+                return build_answer(question, "no")
+            choice, why = choices[picked], ""
+            if choice.name == "no":
+                why = (await self._screen.ask_text(DENIAL_REASON_PROMPT) or "").strip()
             told = f"no{': ' + why if why else ''}" if choice.name == "no" else choice.label
             self._show_answer(told)
             return build_answer(question, choice.name, why=why)
@@ -84,7 +91,7 @@ class TerminalDialogs:
     ) -> int | None:
         """Let the user pick an answer; None if they cancel, or a mode answers for them."""
         options = tuple(MenuOption(one.key, one.label, one.note) for one in choices)
-        menu = Menu(options)
+        menu = Menu(options, hint=QUESTION_HINT)
         menu.at = len(options) - 1 if at_no else 0
         self._standing, self._mode = (question, menu), ""
         try:
@@ -114,13 +121,16 @@ class TerminalDialogs:
                 self._page().show_markdown(inquiry.plan)
             answers: list[str] = []
             for choice in inquiry.choices:
-                answer = await self._ask_choice(choice)
+                hint = CHOICE_HINT if inquiry.call else ""
+                answer = await self._ask_choice(choice, hint)
                 if answer is None:
+                    if inquiry.call:
+                        self._stop()
                     return None
                 answers.append(answer)
             return tuple(answers)
 
-    async def _ask_choice(self, choice: Choice) -> str | None:
+    async def _ask_choice(self, choice: Choice, hint: str) -> str | None:
         theme = self._screen.theme
         asked = wrap_words(clean_display_text(choice.question), self._screen.columns - 5)
         marked = [f"  {theme.mark(line, 'strong')}" for line in asked]
@@ -134,7 +144,9 @@ class TerminalDialogs:
             for number, one in enumerate(choice.options, 1)
         ]
         last = MenuOption("0", "done") if choice.several else OWN_WORDS_OPTION
-        picked = await self._screen.pick_options((*options, last), several=choice.several)
+        picked = await self._screen.pick_options(
+            (*options, last), several=choice.several, hint=hint
+        )
         if picked is None:
             return None
         if not choice.several and picked == [len(options)]:

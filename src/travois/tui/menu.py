@@ -31,9 +31,13 @@ class MenuOption(msgspec.Struct, frozen=True):
 class Menu:
     """Options to choose from, and the position of the pointer."""
 
-    def __init__(self, options: tuple[MenuOption, ...], *, several: bool = False) -> None:
+    def __init__(
+        self, options: tuple[MenuOption, ...], *, several: bool = False, hint: str = ""
+    ) -> None:
         self.options = options
         self.several = several
+        self.hint = hint
+        """What further keys do, below the options."""
         self.at = 0
         self.marked: set[int] = set()
         self.done = anyio.Event()
@@ -81,7 +85,8 @@ class Menu:
         shown: list[str] = []
         for number, one in enumerate(self.options[first : first + MAX_MENU_ROWS], first):
             shown += self._render_option(theme, columns, number=number, one=one)
-        return shown
+        hint = theme.mark(cut_line(self.hint, columns - 3), "quiet")
+        return [*shown, f"  {hint}"] if self.hint else shown
 
     def _render_option(
         self, theme: Theme, columns: int, *, number: int, one: MenuOption

@@ -11,6 +11,7 @@ import msgspec
 
 from travois.core.content import Call
 from travois.core.display_text import escape_invisible
+from travois.core.facts import Decided
 from travois.core.json import encode_json
 from travois.core.tool_names import canonical_call, decode_arguments
 from travois.diff_rows import DiffRow, build_change_rows
@@ -30,6 +31,7 @@ MAX_TITLE_COMMAND = 60
 MODE_REASON = "this permission mode asks before every file change"
 ASKING_AGENT = re.compile(r"\[(.*?)\] ")
 """Begins the summary of a subagent's call."""
+REFUSAL = "the user said no"
 EXACTLY = "exactly "
 SHORT_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Bash\((.+):\*\)"), "`{}`"),
@@ -279,4 +281,9 @@ def build_answer(question: PermissionQuestion, name: ChoiceName, *, why: str = "
         case "sandbox":
             return Answer(allow=True, reason="the user said yes", sandbox=True, digest=digest)
         case "no":
-            return Answer(allow=False, reason=f"the user said no{': ' + why if why else ''}")
+            return Answer(allow=False, reason=f"{REFUSAL}{': ' + why if why else ''}")
+
+
+def is_refused_by_person(decided: Decided | None) -> bool:
+    """Return whether a call did not run because a person said no to it."""
+    return decided is not None and decided.by == "person" and decided.because.startswith(REFUSAL)

@@ -260,10 +260,10 @@ class Screen:
             self.tail = list(rest)
 
     async def pick_options(
-        self, options: Sequence[MenuOption], *, several: bool = False
+        self, options: Sequence[MenuOption], *, several: bool = False, hint: str = ""
     ) -> list[int] | None:
         """Let the user choose; return None if they cancel."""
-        return await self.run_menu(Menu(tuple(options), several=several))
+        return await self.run_menu(Menu(tuple(options), several=several, hint=hint))
 
     async def run_menu(self, menu: Menu) -> list[int] | None:
         """Run a menu; return None if the user cancels."""

@@ -46,6 +46,7 @@ from travois.tui.agent_progress import (
 from travois.tui.call_view import render_finished_call, render_running_call, render_whole_call
 from travois.tui.diff_view import render_unified_diff
 from travois.tui.layout import clean_display_text, cut_line, fold_lines, wrap_words
+from travois.tui.permission_text import is_refused_by_person
 from travois.tui.screen import Screen
 from travois.tui.theme import Theme
 
@@ -323,6 +324,8 @@ class Transcript:
         if item.name == "Remember" and not item.is_error and self._memories_shown:
             self._memories_shown -= 1  # the change stands there already
             return
+        if item.id in self._asked and is_refused_by_person(item.decided):
+            return  # question and answer stand there already
         columns, theme = self._screen.columns, self._screen.theme
         lines = render_finished_call(
             item,
