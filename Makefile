@@ -45,7 +45,7 @@ setup: $(VENV)/.installed-dev
 # platform. ARGS="--upgrade" takes the newest; without it, versions change only where they must.
 lock: $(VENV)/.installed-dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate \
 	  --custom-compile-command 'make lock' --group dev $(addprefix --extra ,browser code embed fleet local mcp otel store web) $(ARGS) pyproject.toml -o requirements-dev.lock
 	@$(BIN)/python scripts/notice.py
 
