@@ -49,7 +49,9 @@ def render(text: str, packages: dict[str, Package], kept: frozenset[str]) -> str
 
 def locked(text: str) -> frozenset[str]:
     """Return the names of all packages in a lock file."""
-    return frozenset(normalised(name) for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE))
+    return frozenset(
+        normalised(name) for name in re.findall(r"^([\w.-]+)(?:\[.*\])?==", text, re.MULTILINE)
+    )
 
 
 def complain(why: str) -> int:

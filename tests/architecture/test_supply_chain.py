@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements-dev.lock").read_text()
+INSTALLED = {canonicalize_name(one.name) for one in distributions()}
 RUNTIME = [
     *PROJECT["project"]["dependencies"],
     *(
@@ -26,7 +28,9 @@ RUNTIME = [
         for one in extra
     ),
 ]
-ENTRY = re.compile(r"^([\w.-]+)==(\S+)([^\n]*)\n((?:    --hash=\S+(?: \\)?\n)*)", re.MULTILINE)
+ENTRY = re.compile(
+    r"^([\w.-]+)(?:\[([\w,.-]+)\])?==(\S+)([^\n]*)\n((?:    --hash=\S+(?: \\)?\n)*)", re.MULTILINE
+)
 
 
 def script(name: str, *args: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -48,12 +52,31 @@ def test_every_package_of_the_lock_has_a_version_and_hashes_and_comes_from_any_i
 
 def test_the_lock_holds_all_that_the_project_names_within_its_bounds() -> None:
     held: dict[str, list[str]] = {}
-    for name, version, *_ in ENTRY.findall(LOCK):
+    for name, _, version, *_ in ENTRY.findall(LOCK):
         held.setdefault(canonicalize_name(name), []).append(version)
     wanted = [*RUNTIME, *PROJECT["dependency-groups"]["dev"], *PROJECT["build-system"]["requires"]]
     for each in map(Requirement, wanted):
         versions = held.get(canonicalize_name(each.name), [])
         assert versions and all(map(each.specifier.contains, versions)), f"make lock: {each}"
+
+
+def test_the_lock_pins_each_extra_that_a_package_asks_for() -> None:
+    """An extra without a version makes pip look for the newest release, and refuse it."""
+    extras: dict[str, set[str]] = {}
+    for name, listed, *_ in ENTRY.findall(LOCK):
+        extras.setdefault(canonicalize_name(name), set()).update(filter(None, listed.split(",")))
+    asked = [
+        (name, extra, needed)
+        for name in extras
+        if name in INSTALLED
+        for needed in map(Requirement, requires(name) or ())
+        if needed.extras and canonicalize_name(needed.name) in extras
+        for extra in (extras[name] or {""})
+        if needed.marker is None or needed.marker.evaluate({"extra": extra})
+    ]
+    assert ("dbos", "", "sqlalchemy") in [(n, e, canonicalize_name(r.name)) for n, e, r in asked]
+    for name, _, needed in asked:
+        assert needed.extras <= extras[canonicalize_name(needed.name)], f"make lock: {name}"
 
 
 def test_notice_lists_the_licence_of_every_package() -> None:
