@@ -119,16 +119,20 @@ class TerminalDialogs:
         async with self._one:
             if inquiry.plan:
                 self._page().show_markdown(inquiry.plan)
-            answers: list[str] = []
-            for choice in inquiry.choices:
-                hint = CHOICE_HINT if inquiry.call else ""
-                answer = await self._ask_choice(choice, hint)
-                if answer is None:
-                    if inquiry.call:
-                        self._stop()
-                    return None
-                answers.append(answer)
-            return tuple(answers)
+            answers = await self._ask_choices(inquiry)
+            if answers is None and inquiry.call:
+                self._stop()
+            return answers
+
+    async def _ask_choices(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
+        """Return the answer to each question, or None as soon as one is refused."""
+        answers: list[str] = []
+        for choice in inquiry.choices:
+            answer = await self._ask_choice(choice, CHOICE_HINT if inquiry.call else "")
+            if answer is None:
+                return None
+            answers.append(answer)
+        return tuple(answers)
 
     async def _ask_choice(self, choice: Choice, hint: str) -> str | None:
         theme = self._screen.theme
