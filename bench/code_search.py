@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             wanted = changed_files(tree, commit)
             if not 0 < len(wanted) <= MAX_CHANGED:
                 continue
-            index.refresh(lambda: True)
+            index.refresh(lambda progress: True)
             begun = perf_counter()
             ours = [match.path for match in index.search(message, limit=FOUND)]
             times.append(perf_counter() - begun)

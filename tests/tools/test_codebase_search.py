@@ -88,6 +88,25 @@ def test_what_commits_said_of_a_file_finds_it(index: CodeIndex, root: Path) -> N
     assert found(index, "blizzard") == []
 
 
+def test_a_file_that_changes_with_the_best_one_is_found_but_not_one_that_only_changes_often(
+    index: CodeIndex, root: Path
+) -> None:
+    git(root, "add", "till/ledger.py", "till/money.py")
+    git(root, "commit", "-qm", "begin")
+    for number in range(5):
+        write(root, "till/retry.py", f"TRIES = {number}\n")
+        git(root, "add", "till/retry.py")
+        git(root, "commit", "-qm", "tune")
+    index.refresh(always)
+    assert found(index, "ledger") == ["till/ledger.py", "till/money.py"]
+    write(root, "till/ledger.py", "class Tally: ...\n")
+    git(root, "commit", "-qam", "rename")
+    index.refresh(always)
+    assert index._read_history() == [
+        ["till/ledger.py", "till/money.py"], *[["till/retry.py"]] * 5, ["till/ledger.py"],
+    ]  # fmt: skip
+
+
 def test_only_what_changed_is_read_again(
     index: CodeIndex, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

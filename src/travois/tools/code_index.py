@@ -2,7 +2,8 @@
 
 A question seldom has the words of the code that it is about, but often those of commit messages
 about the same files. So a file is known by its path, by what it defines, by its text, and by what
-was said of it when it changed.
+was said of it when it changed. What changed together with a good match counts, too, and of two
+good matches the one that changed lately comes first.
 
 The index lies outside the repository and is only a copy: deleting it costs time, no more.
 """
@@ -18,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from math import log1p
 from pathlib import Path
 
 import msgspec
@@ -25,19 +27,18 @@ import msgspec
 from travois.files.openat import make_folders
 from travois.process.spawn import find_program
 from travois.search.candidates import CandidateSet
-from travois.search.database import SearchCandidate, SearchDocument
+from travois.search.database import SearchCandidate, SearchDocument, SearchQuery
 from travois.search.embedder import StaticEmbedder
 from travois.search.index import SearchIndex
 from travois.search.lexical import split_index_terms
 from travois.tools import syntax
 from travois.tools.codebase_search import CodeMatch
+from travois.tools.commit_history import score_co_changes, score_recent_changes
 from travois.tools.syntax import ParseTask, SourceText, SymbolQuery
 
 NAMES, WHOLES, PARTS, COMMITS = "names", "wholes", "parts", "commits"
 """The collections: a document for the name and one for the text of each file, one for each part of
 a text, and one for each commit."""
-CHANGES = "changes"
-"""A collection of marks only: the number of the latest commit that changed a path."""
 LIST_FILES = ("--no-config", "--files", "--null", "--hidden", "--glob=!.git", "--no-require-git")
 MAX_INDEXED_FILE_BYTES = 400_000
 MAX_CODE_LINE_BYTES = 5_000
@@ -53,19 +54,24 @@ CODE_CANDIDATES, WHOLE_CANDIDATES = 256, 128
 SHOWN_LINES = 3
 MIN_COSINE = 0.4
 """Least nearness in meaning that says anything."""
-HEAD_MARK = "HEAD"
+HEAD_MARK, HISTORY_MARK = "head", "history"
+"""The last commit that was read, and the paths that each commit changed."""
 PATH_SEPARATOR = re.compile(r"[/._\-]+")
 LOG_FORMAT = "--format=%x01%H%x02%ct%x02%B%x02"
 
 FILE_WEIGHTS = {
-    "whole": 2.0,
+    "whole": 1.5,
     "part": 0.5,
-    "name": 0.8,
+    "name": 0.4,
+    "path": 0.2,
     "meaning": 0.2,
-    "commits": 1.0,
-    "recent": 0.5,
+    "commits": 0.7,
 }
 """What each sign counts, as a share of that of the best file."""
+CO_CHANGE_WEIGHT = 0.4
+RECENCY_FACTOR = 0.5
+"""How much more a file that changes all the time counts; it never counts by that alone."""
+MAX_TELLING_COMMITS = 30
 
 
 class CodeProgress(msgspec.Struct, frozen=True):
@@ -127,16 +133,15 @@ class CodeIndex:
         self, text: str, *, limit: int, is_hidden: Callable[[str], bool] = lambda path: False
     ) -> list[CodeMatch]:
         """Return the files that have most to do with a text, the best first."""
-        names, parts = (
-            self._find_in_collection(NAMES, text)[1],
-            self._find_in_collection(PARTS, text)[1],
-        )
+        wanted = frozenset(split_index_terms(text))
+        query, names = self._find_in_collection(NAMES, text)
+        parts = self._find_in_collection(PARTS, text)[1]
+        wholes = self._find_in_collection(WHOLES, text)[1]
         signs = {
-            "whole": {
-                one.document.id: one.lexical for one in self._find_in_collection(WHOLES, text)[1]
-            },
+            "whole": {one.document.id: one.lexical for one in wholes},
             "part": _score_best_parts(parts),
             "name": {one.document.id: one.lexical for one in names},
+            "path": _score_paths(query, names),
             "meaning": {
                 one.document.id: one.cosine
                 for one in names
@@ -144,27 +149,34 @@ class CodeIndex:
             },
             "commits": self._score_by_commits(text),
         }
-        found = sorted({path for sign in signs.values() for path, score in sign.items() if score})
-        signs["recent"] = self._score_by_recency(found)
-        scores = dict.fromkeys(found, 0.0)
-        for sign, rated in signs.items():
-            most = max(rated.values(), default=0.0)
-            for path in rated.keys() & scores.keys() if most else ():
-                scores[path] += FILE_WEIGHTS[sign] * rated[path] / most
+        scores = self._add_signs_of_history(_add_weighted_signs(signs))
         best = sorted(scores, key=lambda path: (-scores[path], path))
         there = self._index.read_marks(NAMES, best)
         shown = (path for path in best if path in there and not is_hidden(path))
         telling = _find_best_parts(parts)
-        wanted = frozenset(split_index_terms(text))
         return [
             _build_code_match(path, scores[path], telling.get(path), wanted)
             for _, path in zip(range(limit), shown, strict=False)
         ]
 
-    def _score_by_recency(self, paths: Sequence[str]) -> dict[str, float]:
-        """Score files by how late they changed, counted in commits."""
-        changed = self._index.read_marks(CHANGES, paths)
-        return {path: float(number) for path, number in changed.items()}
+    def _add_signs_of_history(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Add what changed together with the best files, and prefer what changed lately."""
+        commits = self._read_history()
+        together, scores = score_co_changes(commits, scores), dict(scores)
+        strongest = max(together.values(), default=1.0)
+        for path, rating in together.items():
+            scores[path] = scores.get(path, 0.0) + CO_CHANGE_WEIGHT * rating / strongest
+        recent = score_recent_changes(commits)
+        most = max((log1p(5 * one) for one in recent.values()), default=1.0)
+        return {
+            path: score * (1 + RECENCY_FACTOR * log1p(5 * recent.get(path, 0.0)) / most)
+            for path, score in scores.items()
+        }
+
+    def _read_history(self) -> list[list[str]]:
+        """Read the paths of each indexed commit, the oldest first."""
+        mark = self._index.read_marks(COMMITS, [HISTORY_MARK]).get(HISTORY_MARK)
+        return msgspec.json.decode(mark, type=list[list[str]]) if mark else []
 
     def _find_in_collection(self, collection: str, text: str) -> CandidateSet:
         width = WHOLE_CANDIDATES if collection == WHOLES else CODE_CANDIDATES
@@ -173,11 +185,13 @@ class CodeIndex:
     def _score_by_commits(self, text: str) -> dict[str, float]:
         """Score files by the commits that changed them: one of a few files says more of each."""
         found = self._find_in_collection(COMMITS, text)[1]
+        best = sorted((one for one in found if one.lexical), key=_lexical_score, reverse=True)
         scores: dict[str, float] = defaultdict(float)
-        for one in found:
+        for one in best[:MAX_TELLING_COMMITS]:
             paths = one.document.title.split("\0")
-            for path in paths if one.lexical else ():
-                scores[path] += one.lexical / len(paths) ** 0.5
+            nearness = one.lexical / best[0].lexical
+            for path in paths:
+                scores[path] += nearness**2 / len(paths) ** 0.5
         return scores
 
     def _stamp_files(self) -> Iterator[tuple[str, str]]:
@@ -241,15 +255,11 @@ class CodeIndex:
             *("log", "--reverse", "--no-merges", "--no-renames", "--name-only", "--relative"),
             *(f"--max-count={MAX_COMMITS}", LOG_FORMAT, since, "--"),
         )
-        before = len(self._index.document_ids(COMMITS))
         commits = [one for entry in log.split("\1")[1:] for one in _parse_commit(entry)]
-        changes = {
-            path: str(number)
-            for number, one in enumerate(commits, before + 1)
-            for path in one.title.split("\0")
-        }
-        self._index.update(CHANGES, (), marks=changes)
-        self._index.update(COMMITS, commits, marks={HEAD_MARK: head}, embed=0)
+        before = [] if since == head else self._read_history()
+        history = [*before, *(one.title.split("\0") for one in commits)][-MAX_COMMITS:]
+        marks = {HEAD_MARK: head, HISTORY_MARK: msgspec.json.encode(history).decode()}
+        self._index.update(COMMITS, commits, marks=marks, embed=0)
 
     def _is_ancestor(self, last: str, head: str) -> bool:
         return self._run_git_here("merge-base", last, head).strip() == last
@@ -349,6 +359,25 @@ def _list_symbols(texts: Mapping[str, str]) -> dict[str, list[str]]:
     return {
         path: [line.split(" ", 3)[2] for line in found or ()]
         for path, found in zip(known, lines, strict=False)
+    }
+
+
+def _add_weighted_signs(signs: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Add the signs of each file for code search, each as a share of its highest."""
+    scores: dict[str, float] = defaultdict(float)
+    for sign, rated in signs.items():
+        most = max(rated.values(), default=0.0)
+        for path, rating in rated.items() if most > 0 else ():
+            scores[path] += FILE_WEIGHTS[sign] * rating / most
+    return {path: score for path, score in scores.items() if score > 0}
+
+
+def _score_paths(query: SearchQuery, names: Iterable[SearchCandidate]) -> dict[str, float]:
+    """Score files by the words of the question in their paths; a long path says less."""
+    words = {one.document.id: set(split_index_terms(one.document.title)) for one in names}
+    return {
+        path: sum(query.rarity.get(word, 0.0) for word in there) / max(1, len(there)) ** 0.5
+        for path, there in words.items()
     }
 
 
