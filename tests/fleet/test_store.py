@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from travois.core.errors import UserError
 from travois.fleet.child import SessionTotals, read_session_totals, session_id
+from travois.fleet.manage import open_store
 from travois.fleet.rate_reports import BucketLevel
 from travois.fleet.store import BUCKETS, FLEET, WORKERS, FleetStore, TaskRow, locate_database
 from travois.fleet.task import FleetTask
@@ -50,6 +52,17 @@ def states(store: FleetStore) -> dict[str, str]:
     with store.open_transaction() as connection:
         rows = connection.execute(sa.select(WORKERS.c.id, WORKERS.c.state))
         return {row.id: row.state for row in rows}
+
+
+def test_a_database_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    """As by `fleet ls` while `fleet run` starts: of those that create the tables, none fails."""
+    database = locate_database("", tmp_path)
+    with ThreadPoolExecutor(8) as openers:
+        opened = list(openers.map(open_store, [database] * 8))
+        added = list(openers.map(lambda store: store.submit_tasks([TASK]), opened))
+    assert sorted(added) == [(0, 1)] * 7 + [(1, 0)]
+    for store in opened:
+        store.close()
 
 
 def test_submitting_is_idempotent_and_all_or_nothing(store: FleetStore) -> None:

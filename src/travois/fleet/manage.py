@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from dbos import DBOS
 
 from travois.core.errors import UserError
 from travois.fleet.child import session_id
@@ -18,17 +17,22 @@ from travois.fleet.report import (
     render_results,
     render_task_list,
 )
-from travois.fleet.store import Database, FleetStore, TaskRow
+from travois.fleet.store import SCHEMA_VERSION, Database, FleetStore, TaskRow
 from travois.fleet.task import FleetTask, expand_template, load_tasks
-from travois.fleet.worker import DBOS_SCHEMA
+from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs
 from travois.terminal import print_json, print_json_list, print_line, redact_secrets
+
+with lazy_imports():
+    import dbos
+
+    from travois.fleet import worker
 
 
 def open_store(database: Database) -> FleetStore:
     """Open the fleet's tables. A file is migrated at once, a server by `migrate`."""
     store = FleetStore(database)
-    if database.is_sqlite:
+    if database.is_sqlite and (store.read_schema_version() or 0) < SCHEMA_VERSION:
         store.create_fleet_tables()
     store.check_schema_version()
     return store
@@ -39,7 +43,7 @@ def migrate_database(database: Database) -> None:
     store = FleetStore(database)
     store.create_fleet_tables()
     store.check_schema_version()
-    DBOS.migrate(database.url, schema=DBOS_SCHEMA)
+    dbos.DBOS.migrate(database.url, schema=worker.DBOS_SCHEMA)
     print_line(f"{database.shown} is ready")
 
 

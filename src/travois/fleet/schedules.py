@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from croniter import CroniterBadDateError, CroniterError, croniter
 
 from travois.core.errors import UserError
-from travois.fleet.store import SCHEDULES, FleetStore
+from travois.fleet.store import SCHEDULES, FleetStore, lock_fleet
 from travois.fleet.task import TASK_ID_PATTERN, FleetTask
 from travois.terminal import format_table, print_line
 
@@ -74,6 +74,7 @@ def add_schedule(
     text = "\0".join((cron, timezone, spec)).encode()
     id = id or f"s-{blake2b(text, digest_size=3).hexdigest()}"
     with store.open_transaction() as connection:
+        lock_fleet(connection)
         due = find_next_time(cron, timezone, store.read_clock(connection))
         made = Schedule(id, cron, timezone, spec, due)
         _check_task_ids(made)
@@ -110,7 +111,7 @@ def _check_task_ids(schedule: Schedule) -> None:
 
 def list_schedules(store: FleetStore) -> tuple[Schedule, ...]:
     """Return all schedules, the next one first."""
-    with store.open_transaction() as connection:
+    with store.open_reading() as connection:
         return _read_schedules(connection, sa.select(SCHEDULES))
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
@@ -44,6 +44,9 @@ FINAL_STATES = ("done", "failed", "limit", "refused", "cancelled")
 BUSY_TIMEOUT_SECONDS = 30
 CONNECT_TIMEOUT_SECONDS = 5
 OUTAGE_POLL_SECONDS = 0.5
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+"""Takes SQLite's write lock: a transaction that reads first would fail once it writes."""
+BEGIN_READING = "BEGIN"
 LEAST_TOKEN_SHARE = 0.05
 """No run starts with less of a token limit left."""
 Arguments = ParamSpec("Arguments")
@@ -276,7 +279,8 @@ class FleetStore:
             database.url, connect_args=options, pool_pre_ping=not database.is_sqlite
         )
         if database.is_sqlite:
-            event.listen(self._engine, "connect", _begin_immediately)
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_sqlite)
             self._now = sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Float)
         else:
             self._now = sa.literal_column(
@@ -292,13 +296,17 @@ class FleetStore:
         self._engine.dispose()
 
     @contextmanager
-    def open_transaction(self) -> Generator[sa.Connection]:
+    def open_transaction(self, *, begin: str = BEGIN_WRITING) -> Generator[sa.Connection]:
         """Open a transaction; raises `UserError` if the database cannot be reached."""
         try:
-            with self._engine.begin() as connection:
+            with self._engine.execution_options(begin=begin).begin() as connection:
                 yield connection
         except (exc.OperationalError, exc.InterfaceError) as error:
             raise DatabaseDown(self.database.shown, error) from error
+
+    def open_reading(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction that only reads: writers do not wait for it."""
+        return self.open_transaction(begin=BEGIN_READING)
 
     # The schema.
 
@@ -308,7 +316,7 @@ class FleetStore:
             if not self.database.is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7482911)"))
             METADATA.create_all(connection)
-            version = self._read_schema_version(connection)
+            version = connection.execute(sa.select(FLEET.c.version)).scalar()
             if version is not None and version < SCHEMA_VERSION:  # what is new are whole tables
                 connection.execute(FLEET.update().values(version=SCHEMA_VERSION))
             if version is None:
@@ -319,13 +327,7 @@ class FleetStore:
 
     def check_schema_version(self) -> None:
         """Raise `UserError` unless the schema is the one that this Travois knows."""
-        try:
-            with self.open_transaction() as connection:
-                version = self._read_schema_version(connection)
-        except (exc.ProgrammingError, DatabaseDown) as error:
-            if isinstance(error, DatabaseDown) and "no such table" not in error.why:
-                raise
-            version = None
+        version = self.read_schema_version()
         if version == SCHEMA_VERSION:
             return
         place = f"{self.database.shown} has {f'schema {version}' if version else 'no fleet schema'}"
@@ -338,8 +340,17 @@ class FleetStore:
             else "Run `travois fleet migrate` first.",
         )
 
-    def _read_schema_version(self, connection: sa.Connection) -> int | None:
-        return connection.execute(sa.select(FLEET.c.version)).scalar()
+    def read_schema_version(self) -> int | None:
+        """Return the version of the fleet's tables; None if there are none."""
+        try:
+            with self.open_reading() as connection:
+                return connection.execute(sa.select(FLEET.c.version)).scalar()
+        except exc.ProgrammingError:
+            return None
+        except DatabaseDown as error:
+            if "no such table" not in error.why:
+                raise
+            return None
 
     # Tasks: what people do with them.
 
@@ -348,6 +359,7 @@ class FleetStore:
     ) -> tuple[int, int]:
         """Queue tasks, all or none; return how many are new and how many were there already."""
         with self.open_transaction() as connection:
+            lock_fleet(connection)
             if max_usd is not None:
                 connection.execute(FLEET.update().values(max_usd=max_usd))
             known = self.read_specs(connection, [task.id for task in tasks])
@@ -384,14 +396,14 @@ class FleetStore:
         query = sa.select(TASKS).order_by(TASKS.c.created, TASKS.c.id)
         if wanted := tuple(states):
             query = query.where(TASKS.c.state.in_(wanted))
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             return tuple(_to_row(row) for row in connection.execute(query))
 
     def find_task(self, id: str) -> TaskRow:
         """Return one task, by its id or the only one that begins so; raises `UserError`."""
         escaped = id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         query = sa.select(TASKS).where(TASKS.c.id.like(f"{escaped}%", escape="\\")).limit(20)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             found = [_to_row(row) for row in connection.execute(query)]
         exact = [row for row in found if row.id == id] or found
         if len(exact) == 1:
@@ -441,7 +453,7 @@ class FleetStore:
             sa.and_(TASKS.c.state == "members", ~open_member),
         )
         query = sa.select(TASKS).where(due, TASKS.c.key.notin_(paused), TASKS.c.cancelled == 0)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             return tuple(
                 _to_row(row)
                 for row in connection.execute(query.order_by(TASKS.c.created).limit(limit))
@@ -486,13 +498,13 @@ class FleetStore:
     def is_current_epoch(self, row: TaskRow) -> bool:
         """Return whether a task is still under this epoch, and not cancelled."""
         same = sa.and_(TASKS.c.id == row.id, TASKS.c.epoch == row.epoch, TASKS.c.cancelled == 0)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             return connection.execute(sa.select(TASKS.c.id).where(same)).one_or_none() is not None
 
     @outlive_outage
     def has_reserved_budget(self) -> bool:
         """Return whether running tasks hold parts of the fleet's budget."""
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             held = sa.select(TASKS.c.id).where(TASKS.c.reserved > 0, _is_still_open()).limit(1)
             return connection.execute(held).first() is not None
 
@@ -500,18 +512,18 @@ class FleetStore:
     def list_members(self, id: str) -> tuple[TaskRow, ...]:
         """Return the runs that compete for a task."""
         query = sa.select(TASKS).where(TASKS.c.member_of == id).order_by(TASKS.c.id)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             return tuple(_to_row(row) for row in connection.execute(query))
 
     def count_states(self) -> dict[str, int]:
         """Return how many tasks are in each state."""
         query = sa.select(TASKS.c.state, sa.func.count()).group_by(TASKS.c.state)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
     def list_cancelled(self, ids: Sequence[str]) -> frozenset[str]:
         """Return which of these tasks were cancelled."""
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             chosen = sa.and_(TASKS.c.id.in_(ids), TASKS.c.cancelled == 1)
             return frozenset(connection.execute(sa.select(TASKS.c.id).where(chosen)).scalars())
 
@@ -526,8 +538,7 @@ class FleetStore:
             most = connection.execute(sa.select(FLEET.c.max_usd)).scalar_one()
             if not most:
                 return own
-            # Locks the fleet's row, so that two workers do not reserve the same money.
-            connection.execute(FLEET.update().values(version=FLEET.c.version))
+            lock_fleet(connection)  # two workers must not reserve the same money
             others = sa.func.sum(TASKS.c.cost + TASKS.c.reserved)
             held = connection.execute(sa.select(others).where(TASKS.c.id != row.id)).scalar() or 0.0
             left = most - held - row.cost
@@ -552,7 +563,7 @@ class FleetStore:
     def read_artifact(self, task: str, name: str) -> bytes | None:
         """Return a file of a task; None if there is none."""
         same = sa.and_(ARTIFACTS.c.task == task, ARTIFACTS.c.name == name)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             found = connection.execute(sa.select(ARTIFACTS.c.data).where(same)).scalar()
         return None if found is None else zlib.decompress(found)
 
@@ -571,14 +582,14 @@ class FleetStore:
     @outlive_outage
     def key_pause(self, key: str) -> float:
         """Return for how many more seconds a key is paused."""
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             left = sa.select(KEYS.c.paused_until - self._now).where(KEYS.c.key == key)
             return max(connection.execute(left).scalar() or 0.0, 0.0)
 
     def list_paused_keys(self) -> dict[str, float]:
         """Return the paused keys, and for how many more seconds."""
         left = KEYS.c.paused_until - self._now
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             rows = connection.execute(sa.select(KEYS.c.key, left.label("left")).where(left > 0))
             return {row.key: row.left for row in rows}
 
@@ -654,7 +665,7 @@ class FleetStore:
         """Return id, place, slots and age of the last beat of the workers in these states."""
         age = (self._now - WORKERS.c.beat).label("age")
         columns = (WORKERS.c.id, WORKERS.c.place, WORKERS.c.slots, age)
-        with self.open_transaction() as connection:
+        with self.open_reading() as connection:
             rows = connection.execute(sa.select(*columns).where(WORKERS.c.state.in_(states)))
             return tuple((row.id, row.place, row.slots, row.age) for row in rows)
 
@@ -676,9 +687,14 @@ class DatabaseDown(UserError):
         )
 
 
-def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
-    """Take SQLite's write lock when a fleet transaction begins; later it would fail at once."""
-    connection.isolation_level = "IMMEDIATE"
+def lock_fleet(connection: sa.Connection) -> None:
+    """Let transactions of other processes that lock the fleet wait for this one."""
+    connection.execute(FLEET.update().values(version=FLEET.c.version))
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    """Leave transactions to us: Python's module begins none before it creates a table."""
+    connection.isolation_level = None
     # Whoever opens the file first changes its mode. SQLite does not wait for that lock by itself.
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
@@ -690,6 +706,11 @@ def _begin_immediately(connection: sqlite3.Connection, _: object) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    """Begin a fleet transaction; one that may write has the lock at once, or waits for it."""
+    connection.exec_driver_sql(connection.get_execution_options()["begin"])
 
 
 def _is_still_open() -> sa.ColumnElement[bool]:
