@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import copy2
 
@@ -31,6 +33,7 @@ WORKTREES_FOLDER = ".travois/worktrees"
 INCLUDE_FILE = ".worktreeinclude"
 LIST_IGNORED_COMMAND = ("ls-files", "-z", "--others", "--ignored")
 WORKTREE_NAME = re.compile(r"[\w.-]+")
+LOCK_POLL_SECONDS = 0.02
 REMOVAL_SECONDS = 30.0
 """The seconds that removing a worktree may take when its subagent has ended."""
 
@@ -74,7 +77,7 @@ class Worktree(msgspec.Struct, frozen=True):
 
 async def add_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
     """Create a git worktree of the last commit; `shared` folders are linked."""
-    return await _create_worktree(_git_context(agent), name, shared=shared)
+    return await create_worktree(_git_context(agent), name, shared=shared)
 
 
 async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
@@ -115,14 +118,15 @@ def _git_context(agent: Agent, root: str = "") -> GitContext:
     return GitContext(root, world.files, world.processes, around)
 
 
-async def _create_worktree(git: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
+async def create_worktree(git: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
     """Create a worktree on a new branch, with the ignored files that it should have."""
     repo = await repository.find_repository(git)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     tree = Worktree(git, repo, path, f"travois/{name}", shared)
     _ignore_worktrees(Path(repo.top, WORKTREES_FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
-    await repository.run_git_query(git, repo, words)
+    async with _lock_worktrees(repo):
+        await repository.run_git_query(git, repo, words)
     included = await _list_included_files(msgspec.structs.replace(git, cwd=repo.top), repo)
     await anyio.to_thread.run_sync(_copy_included_files, tree, included)
     return tree
@@ -188,7 +192,7 @@ async def _find_or_create(git: GitContext, name: str, shared: tuple[str, ...]) -
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     if os.path.isdir(path):
         return Worktree(git, repo, path, f"travois/{name}", shared)
-    return await _create_worktree(git, name, shared=shared)
+    return await create_worktree(git, name, shared=shared)
 
 
 def _ignore_worktrees(folder: Path) -> None:
@@ -219,8 +223,34 @@ async def unsaved_work(tree: Worktree) -> str:
 async def discard_worktree(tree: Worktree) -> None:
     """Remove a worktree and its branch, with everything in them."""
     git, repo = tree.git, tree.repo
-    await repository.run_git_query(git, repo, ("worktree", "remove", "--force", tree.path))
-    await repository.run_git_query(git, repo, ("branch", "-q", "-D", tree.branch))
+    async with _lock_worktrees(repo):
+        await repository.run_git_query(git, repo, ("worktree", "remove", "--force", tree.path))
+        await repository.run_git_query(git, repo, ("branch", "-q", "-D", tree.branch))
+
+
+@asynccontextmanager
+async def _lock_worktrees(repo: GitRepository) -> AsyncGenerator[None]:
+    """Let one process at a time change a repository's worktrees.
+
+    git looks at all of them, and fails at one that another git is just creating or removing.
+    """
+    _, common = repository_of(repo.top)
+    folder = os.open(common, os.O_RDONLY)
+    try:
+        while not _try_lock(folder):  # noqa: ASYNC110 - of other processes, too
+            await anyio.sleep(LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _try_lock(folder: int) -> bool:
+    """Lock a git folder for changes of its worktrees, unless another holds the lock."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _try_remove(tree: Worktree) -> bool:
