@@ -335,6 +335,8 @@ def test_an_error_inside_the_stream_is_a_problem_of_its_kind():
         sse({"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta"}}),
         sse({"type": "content_block_start", "content_block": {"type": "text"}}),
         sse({"type": "content_block_start", "index": 0, "content_block": "text"}),
+        sse({"type": "content_block_start", "index": 0, "content_block": {"text": "Hello"}}),
+        b'{"content":[{"text":"Hello"}],"stop_reason":"end_turn"}',
         b'data: {"type":"\xff"}\n\n',
         b'{"content":"\xff"}',
         b'{"content":7}',

@@ -193,6 +193,8 @@ class _AnthropicBlock:
             raise ApiError("garbled", f"A block of the reply is not an object: {error}") from error
         self._added: dict[str, list[str]] = {}
         self.kind = self.string_member("type")
+        if not self.kind:
+            raise ApiError("garbled", "A block of the reply has no type.")
         self.shown: BlockKind = ANTHROPIC_BLOCK_KINDS.get(self.kind, "other")
 
     def string_member(self, name: str) -> str:
