@@ -23,7 +23,9 @@ from travois.permissions.secrets import (
     collect_secrets,
     find_secrets,
     is_secret_name,
+    is_secret_variable,
 )
+from travois.process.environment import build_child_environment
 
 SECRET = split_names("""
 ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_CUSTOM_HEADERS OPENAI_API_KEY OPENAI_KEY
@@ -40,7 +42,8 @@ DD_API_KEY NEW_RELIC_LICENSE_KEY SECRET_KEY_BASE DJANGO_SECRET_KEY JWT_SECRET EN
 SSH_PRIVATE_KEY GPG_PASSPHRASE VAULT_TOKEN DOCKER_PASSWORD DOCKER_AUTH_CONFIG SNYK_TOKEN
 RAILS_MASTER_KEY DB_PASS SMTP_PASS OTEL_EXPORTER_OTLP_HEADERS TF_TOKEN_app_terraform_io
 TF_VAR_db_password OP_SERVICE_ACCOUNT_TOKEN BW_SESSION KAGGLE_KEY client_secret TOKEN PASSWORD
-x-api-key authorization
+x-api-key authorization ANTHROPIC_API_KEY_TEAM_B OPENAI_API_KEY_2 AWS_SECRET_ACCESS_KEY_PROD
+MY_SIGNING_KEY_OLD
 """)
 INNOCENT = split_names("""
 PATH HOME USER SHELL LANG LC_ALL TERM COLORTERM EDITOR VISUAL PAGER TMPDIR HOSTNAME LOGNAME
@@ -54,6 +57,7 @@ BYPASS_CACHE NODE_ENV NODE_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JAVA_HOME GO
 RUSTUP_HOME CI GITHUB_ACTIONS GITHUB_REPOSITORY GITHUB_SHA GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL
 COMPOSE_PROJECT_NAME DOCKER_HOST KUBECONFIG PGHOST PGUSER PGDATABASE REDIS_HOST DB_NAME LS_COLORS
 HISTSIZE WINDOWID SSH_PUBLIC_KEY SECRETARY_EMAIL WEBHOOK_PORT AUTHOR PATTERN anthropic-version
+API_KEY_NAME PRIMARY_KEY_COLUMN KEY_ACCESS_MODE API_VERSION
 """)
 
 
@@ -62,6 +66,25 @@ def test_names_of_secrets_are_known_and_no_others() -> None:
     assert [name for name in INNOCENT if is_secret_name(name)] == []
     assert len(SECRET) >= 60
     assert len(INNOCENT) >= 60
+
+
+def test_an_address_with_a_databases_password_is_a_secret_whatever_its_name() -> None:
+    held = {
+        "TRAVOIS_FLEET_DB": "postgresql://me:hunter2secret@db.example.org/travois",
+        "CACHE": "rediss://:hunter2secret@cache.example.org:6379",
+        "QUEUE": "amqp://me:hunter2secret@queue.example.org",
+    }
+    harmless = {
+        "TRAVOIS_FLEET_DB": "postgresql://me@db.example.org/travois",
+        "HTTPS_PROXY": "http://me:hunter2secret@proxy.example.org:3128",
+        "PIP_INDEX_URL": "https://me:hunter2secret@pypi.example.org/simple",
+        "PATH": "/bin:/usr/bin",
+    }
+    assert [name for name, value in held.items() if not is_secret_variable(name, value)] == []
+    assert [name for name, value in harmless.items() if is_secret_variable(name, value)] == []
+    assert build_child_environment(held | {"HOME": "/me"}).keys() & held.keys() == set()
+    redacted = collect_secrets(held.items()).redact(f"at {held['TRAVOIS_FLEET_DB']}")
+    assert "hunter2" not in redacted
 
 
 KEY, TOKEN = "sk-ant-api03-verysecret", "t0ken-of-mine"

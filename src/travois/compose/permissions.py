@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from travois.compose.models import model_catalog
 from travois.core.errors import UserError
 from travois.permissions.decide import Permissions
+from travois.permissions.secrets import is_secret_name
 from travois.permissions.updates import PermissionUpdate
 from travois.ports.world import UserWarned
-from travois.process.environment import secret
 from travois.providers import catalog
 from travois.sessions.home import TravoisHome, locate_home
 from travois.sessions.session import Session
@@ -82,7 +82,7 @@ def drop_unusable_settings(loaded: LoadedSettings, environ: Mapping[str, str]) -
     """
 
     def can_pass_on(name: str) -> bool:
-        return not secret(name) or f"env.{name}" not in loaded.borrowed
+        return not is_secret_name(name) or f"env.{name}" not in loaded.borrowed
 
     settings = loaded.settings
     env = {name: value for name, value in settings.env.items() if can_pass_on(name)}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +37,10 @@ SECRET_NAME_ENDS = (
     *("DATABASE_URL", "DATABASE_URI", "REDIS_URL", "MONGODB_URI", "MONGO_URL", "AMQP_URL"),
 )
 """The same at the end of a name."""
+KEY_WORDS = split_names(
+    "API ACCESS PRIVATE SECRET SERVICE ACCOUNT SIGNING ENCRYPTION LICENSE MASTER"
+)
+"""Words that make a KEY after them a secret's wherever they stand, as in ACME_API_KEY_TEAM_B."""
 HARMLESS_NAME_ENDS = split_names(
     "DIR LIMIT COUNT LENGTH TYPE NAME SIZE TTL ENABLED PROMPT TIMEOUT EXPIRY VERSION HOST PORT"
 )
@@ -58,6 +63,10 @@ SECRET_SHAPES = (
     ("web token", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     ("password in a URL", r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/:@$<{]{3,}@"),
 )
+DATABASE_URL_PATTERN = re.compile(
+    r"\b(?!https?:|socks\w*:|git\+)[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/@]+@"
+)
+"""An address with a password. Those of proxies and package indexes are for commands to use."""
 MASK_TEXT = "[masked]"
 FULLY_MASKED_SETTINGS = frozenset(("env", "headers", "client", "http_headers"))
 """Settings below which every value is masked."""
@@ -104,8 +113,15 @@ def is_secret_name(name: str) -> bool:
         return False
     if any(word in SECRET_WORDS or word.endswith(SECRET_WORD_ENDS) for word in words):
         return True
+    if any(one in KEY_WORDS and next_one == "KEY" for one, next_one in pairwise(words)):
+        return True
     whole = "_" + "_".join(words)
     return any(whole.endswith(f"_{last}") for last in SECRET_NAME_ENDS)
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether a variable holds a secret: by its name, or as a database's password."""
+    return is_secret_name(name) or ("://" in value and bool(DATABASE_URL_PATTERN.search(value)))
 
 
 class Secrets(msgspec.Struct, frozen=True):
@@ -163,7 +179,9 @@ def collect_secrets(
     Those that are `listed` count whatever their name, URLs too: a webhook is one.
     """
     found = {
-        value.removeprefix("Bearer "): name for name, value in named_values if is_secret_name(name)
+        value.removeprefix("Bearer "): name
+        for name, value in named_values
+        if is_secret_variable(name, value)
     }
     kept = [(name, value) for value, name in found.items() if _is_secret_value(value)]
     kept += [(name, value) for name, value in listed if len(value) >= MIN_SECRET_CHARS]

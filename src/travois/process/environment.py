@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from travois.permissions.secrets import is_secret_name as secret
+from travois.permissions.secrets import is_secret_variable
 
 MISLEADING_VARIABLES = (
     "BASH_ENV",
@@ -48,7 +48,7 @@ def build_child_environment(
     kept = {
         name: value
         for name, value in environ.items()
-        if name in passed or not (name in MISLEADING_VARIABLES or secret(name))
+        if name in passed or not (name in MISLEADING_VARIABLES or is_secret_variable(name, value))
     }
     return kept | {
         name: value for name, value in UNATTENDED_VARIABLES.items() if name not in passed
