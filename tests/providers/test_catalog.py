@@ -93,6 +93,7 @@ def test_a_model_comes_with_what_is_known_of_it() -> None:
         protocol="anthropic",
         window=1_000_000,
         output=32_000,
+        quirks=("thinking-summaries",),
         price=Price(input=4, output=20, read=0.20, write=5, write_1h=8),
         betas=("context-management-2025-06-27", "compact-2026-09-04"),
     )

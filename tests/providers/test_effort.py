@@ -9,8 +9,9 @@ import pytest
 
 from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
-from travois.core.models import ApiProtocol, Effort, ModelCard
+from travois.core.models import ApiProtocol, Effort, ModelCard, ModelQuirk
 from travois.core.view import project_view
+from travois.engine.retry import FIELD_QUIRKS
 from travois.providers.encoder import RequestEncoder
 from travois.providers.errors import parse_error_response
 from travois.providers.request import EFFORT_LEVELS, effort_for_thinking_tokens, is_effort_field
@@ -92,3 +93,28 @@ def test_other_fields_are_not_taken_for_it(field: str) -> None:
 def test_a_budget_of_tokens_is_worth_an_effort(tokens: int, effort: str) -> None:
     assert effort_for_thinking_tokens(tokens) == effort
     assert effort_for_thinking_tokens(32_000) == "max"
+
+
+def test_hidden_thinking_is_asked_for_as_a_summary_unless_the_server_refuses_the_question() -> None:
+    def sent(*quirks: ModelQuirk) -> Any:
+        epoch = Epoch(ModelCard("lab", "any", "anthropic", quirks=quirks), "Be brief.")
+        view = project_view([Entry(1, 0.0, epoch), Entry(2, 0.0, User((Text("hi"),)))])
+        return msgspec.json.decode(RequestEncoder(lambda name: b"").build_request(view).body)
+
+    assert "thinking" not in sent()
+    assert sent("thinking-summaries")["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert "thinking" not in sent("thinking-summaries", "no-thinking-summaries")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "thinking: Extra inputs are not permitted",
+        "thinking.adaptive.display: Extra inputs are not permitted",
+    ],
+)
+def test_a_server_that_knows_no_summaries_is_understood(message: str) -> None:
+    told = msgspec.json.encode({"error": {"type": "invalid_request_error", "message": message}})
+    found = parse_error_response(400, {}, body=told, protocol="anthropic", now=0.0)
+    assert found.kind == "field"
+    assert FIELD_QUIRKS[found.field.rpartition(".")[2]] == "no-thinking-summaries"

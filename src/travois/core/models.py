@@ -21,6 +21,8 @@ ModelQuirk = Literal[
     "no-cache-key",  # refuses prompt_cache_key
     "no-include",  # refuses include
     "usage-include",  # OpenRouter: ask for cost with usage:{include:true}
+    "thinking-summaries",  # hides its thinking unless a summary of it is asked for (Anthropic)
+    "no-thinking-summaries",  # ...and is served by one that refuses the question
     "frail",  # too small to summarise, to remember or to choose: rules do that
 ]
 

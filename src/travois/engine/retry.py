@@ -30,6 +30,8 @@ FIELD_QUIRKS: dict[str, ModelQuirk] = {
     "prompt_cache_key": "no-cache-key",
     "max_completion_tokens": "max-tokens",
     "cache_control": "no-cache-markers",
+    "thinking": "no-thinking-summaries",
+    "display": "no-thinking-summaries",
 }
 """Fields that some servers refuse, and what we do without them."""
 CHOSEN_MODEL_STATE = "fallback.home"

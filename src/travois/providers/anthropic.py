@@ -217,9 +217,16 @@ def _build_anthropic_head(epoch: Epoch) -> RequestHead:
             *(RequestPart("system", s) for s in system),
         ),
         opening=opening + b',"messages":[',
-        closing=b'],"stream":true' + encode_closing_options(model) + b"}",
+        closing=b'],"stream":true' + _encode_thinking(model) + encode_closing_options(model) + b"}",
         marker=marker,
     )
+
+
+def _encode_thinking(model: ModelCard) -> bytes:
+    """Ask for a summary of the thinking, which a person can read; it is hidden by default."""
+    if "thinking-summaries" not in model.quirks or "no-thinking-summaries" in model.quirks:
+        return b""
+    return b',"thinking":{"type":"adaptive","display":"summarized"}'
 
 
 def _anthropic_headers(model: ModelCard) -> Headers:

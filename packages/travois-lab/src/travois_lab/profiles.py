@@ -66,7 +66,8 @@ def _rows() -> dict[str, Json]:
     for name, row in _table("travois.providers", "catalog.toml")["models"].items():
         family, _, id = name.partition("/")
         if family in ("anthropic", "openai"):
-            rows[id] = {**row, "family": family}
+            told = {key: value for key, value in row.items() if key != "quirks"}  # of our requests
+            rows[id] = {**told, "family": family}
     _overlay(rows, _table("travois_lab", "models.toml")["models"])
     return rows
 
