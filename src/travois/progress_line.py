@@ -41,6 +41,10 @@ class ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the line for good."""
         self.clear()
         self._over.set()
         if self._thread is not None:

@@ -76,14 +76,18 @@ class LiveSession:
         person: Person | None = None,
         tools: tuple[AnyTool, ...] = (),
         listeners: tuple[Listener, ...] = (),
+        report_start: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions."""
+        """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions.
+
+        `report_start` is called with what the start waits for.
+        """
         chosen = options or Options()
         if isinstance(model, str) and model:
             chosen = replace(chosen, model=model)
         self._options = chosen
         self._model = None if isinstance(model, str) else model
-        self._guests = HostExtensions(person, tools, listeners)
+        self._guests = HostExtensions(person, tools, listeners, report_start)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runtime: SessionRuntime | None = None
@@ -124,6 +128,8 @@ class LiveSession:
             stack.push_async_callback(runtime.aclose)
             if runtime.telemetry is not None:
                 await self._start_telemetry(runtime, runtime.telemetry, stack)
+            if runtime.agent.hooks.active is not None:
+                self._guests.report_start("Running SessionStart hooks")
             runtime.notices += await hooks.fire_session_start(runtime.agent, self._options)
             stack.push_async_callback(self._fire_end_hooks)
             self._group = await stack.enter_async_context(anyio.create_task_group())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,7 @@ async def compose_mcp(
     session: Session,
     card: Card,
     bounds: SandboxPolicy | None = None,
+    report_start: Callable[[str], None] = lambda text: None,
 ) -> McpServers:
     """Compose a session's MCP servers; most start only when needed."""
     listed = find_configured_servers(workspace, loaded, options)
@@ -108,9 +109,8 @@ async def compose_mcp(
         return McpServers(waiting=left, notices=(*listed.notices, *fresh))
     around = compose_mcp_host(workspace, loaded, world, session, bounds=bounds)
     made = connection.create_connections(listed.servers, around)
-    heard = await always_on.load_always_on_tools(
-        made, around, room=int(card.window * always_on_tool_share(os.environ))
-    )
+    room = int(card.window * always_on_tool_share(os.environ))
+    heard = await always_on.load_always_on_tools(made, around, room=room, report_start=report_start)
     return McpServers(_build_mcp_tools(made, loaded), made, left, (*listed.notices, *heard), around)
 
 

@@ -50,6 +50,7 @@ from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import ModelCard as Card
 from travois.core.spending import Amount, Budget, Limits, RunTotals, measure_runs
+from travois.core.toolsets import TOOLSETS, toolset_for
 from travois.engine.agent import (
     MODE_STATE,
     Agent,
@@ -188,6 +189,8 @@ class HostExtensions(msgspec.Struct, frozen=True):
     person: Person | None = None
     tools: tuple[AnyTool, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    report_start: Callable[[str], None] = lambda text: None
+    """Called with what the start of the session waits for."""
 
     @property
     def is_attended(self) -> bool:
@@ -321,7 +324,9 @@ async def _compose_tools(
     every = _select_tools(loaded, options, (*window, *parts.guests.tools), card=card)
     tools = agents.describe_agent_types(agents.select_main_agent_tools(every, lead), kinds)
     opened = partial(mcp.compose_mcp, place, loaded, options, bounds=parts.sandbox_setup.bounds)
-    mcp_servers = await opened(world=world, session=session, card=card)
+    mcp_servers = await opened(
+        world=world, session=session, card=card, report_start=parts.guests.report_start
+    )
     tools |= mcp_servers.head_tools(loaded, tools.values())
     fitting = skilled.drop_skill_tool_if_unused(
         tools, session, place, loaded=loaded, options=options
@@ -650,9 +655,10 @@ def _select_tools(
 ) -> dict[str, AnyTool]:
     """Select a session's tools, without those that permission rules deny altogether."""
     chosen = options.tools
-    own = (
-        one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
-    )
+    # What the model's toolset hides needs no room, and is there when another model takes over.
+    hidden = TOOLSETS[toolset_for(card.id, loaded.settings.toolset)].hidden
+    fitting = (one for one in TOOLS if one.room <= card.window or one.name in hidden)
+    own = fitting if chosen is None else (one for one in TOOLS if one.name in chosen)
     idle = set[str]() if loaded.settings.memory.enabled else {"Remember"}
     idle |= set[str]() if searching.is_search_offered(loaded, card) else {"WebSearch"}
     told = (tool for tool in (*own, *also) if not is_tool_denied(loaded.rules, tool.name))

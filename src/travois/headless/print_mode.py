@@ -48,6 +48,7 @@ async def _run_headless(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int
         await control_session.ControlSession(args, run).run_until_closed()
         return run.code
     async with run.create_session(args) as session, anyio.create_task_group() as group:
+        run.starting.close()
         group.start_soon(run.watch_signals, group.cancel_scope)
         run.follow_subagents(session, group)
         for notice in session.runtime.notices:

@@ -91,6 +91,8 @@ class HeadlessRun:
 
     def __init__(self, args: Namespace) -> None:
         self.code = 0
+        self.starting = ProgressLine()
+        """Names what the start of the session waits for."""
         self.shape = StructuredAnswer(args.json_schema) if args.json_schema else None
         """The structured answer that is required, if any."""
         self.brought: Callable[[], JsonObject] = dict
@@ -137,7 +139,9 @@ class HeadlessRun:
             options = replace(options, driven=True)
         own = (self.shape.tool,) if self.shape else ()
         ears = self.shape.listeners if self.shape else ()
-        session = LiveSession(options, person=person, tools=own, listeners=ears)
+        session = LiveSession(
+            options, person=person, tools=own, listeners=ears, report_start=self.starting.show
+        )
         return session
 
     def apply_greeting(self, *, schema: str, forward: bool) -> None:

@@ -7,7 +7,7 @@ to be always loaded themselves: they are, from the second session on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 
@@ -20,11 +20,16 @@ FIRST_START_SECONDS = 10.0
 
 
 async def load_always_on_tools(
-    links: Sequence[McpConnection], host: McpHost, *, room: int
+    links: Sequence[McpConnection],
+    host: McpHost,
+    *,
+    room: int,
+    report_start: Callable[[str], None] = lambda text: None,
 ) -> tuple[str, ...]:
     """Load the MCP tools that belong in the request head, and return notices for the user.
 
     `room` is how many tokens all tools may take, if some are to be loaded only where they fit.
+    `report_start` is called with what the session waits for.
     """
     notices: list[str] = []
 
@@ -32,6 +37,7 @@ async def load_always_on_tools(
         link.offers = read_cached_offers(link.server, host.tool_cache_folder)
         if link.offers or link.server.standing == "some":
             return
+        report_start(f"Starting the MCP server {link.server.name}")
         link.offers = await _fetch_offers(link.server, host)
         if not link.offers:
             why = "did not list its tools in time, so they are not always loaded in this session"

@@ -6,7 +6,7 @@ import msgspec
 
 from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
-from travois.tui.layout import clean_display_text, display_width
+from travois.tui.layout import clean_display_text, cut_line, display_width
 from travois.tui.theme import Theme
 
 SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -27,9 +27,6 @@ class SpinnerState(msgspec.Struct, frozen=True):
 
 def render_spinner(work: SpinnerState, theme: Theme, columns: int) -> str:
     """Render the spinner line; parts that do not fit are dropped from the end."""
-    picture = theme.mark(
-        SPINNER_FRAMES[int(work.seconds / SPINNER_FRAME_SECONDS) % len(SPINNER_FRAMES)], "accent"
-    )
     parts = [f"{format_elapsed(work.seconds)}"]
     if work.sent or work.said:
         parts.append(f"↑ {format_token_count(work.sent)} ↓ {format_token_count(work.said)}")
@@ -38,7 +35,19 @@ def render_spinner(work: SpinnerState, theme: Theme, columns: int) -> str:
     parts.append("Esc stops")
     while display_width(shown := " · ".join(parts)) > columns - len(work.what) - 6 and parts[1:]:
         parts.pop()
-    return f"  {picture} {work.what}  {theme.mark(shown, 'quiet')}"
+    return f"  {_render_frame(work.seconds, theme)} {work.what}  {theme.mark(shown, 'quiet')}"
+
+
+def render_waiting(what: str, seconds: float, theme: Theme, columns: int) -> str:
+    """Render what the program waits for, and for how long."""
+    time = theme.mark(format_elapsed(seconds), "quiet")
+    return f"  {_render_frame(seconds, theme)} {cut_line(what, columns - 12)}  {time}"
+
+
+def _render_frame(seconds: float, theme: Theme) -> str:
+    """Render the picture of the spinner that is due."""
+    frame = int(seconds / SPINNER_FRAME_SECONDS) % len(SPINNER_FRAMES)
+    return theme.mark(SPINNER_FRAMES[frame], "accent")
 
 
 def format_elapsed(seconds: float) -> str:

@@ -199,7 +199,9 @@ async def _run_line_session(
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
     await trust.ask_for_trust(place.home, loaded, terminal)
-    async with LiveSession(options, person=terminal) as session:
+    starting = ProgressLine(whole_lines=True)
+    async with LiveSession(options, person=terminal, report_start=starting.show) as session:
+        starting.close()
         runtime, desk = session.runtime, LineModeHost(session, options, terminal)
         runtime.agent.runtime.stays_open = True
         terminal.line(
