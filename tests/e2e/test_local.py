@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.program import Done, Program, kinds
 from tests.e2e.test_models import EMPTY
+from tests.e2e.test_toolsets import offered
 from tests.local_model.small import HERE, needs_engine, without_layers
 from travois.compose.models import NO_KEY_NOTICE, RULES_NOTICE, SMOLLM_NOTICE
 from travois.core.facts import Epoch
@@ -53,6 +54,19 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
         8_192,
         True,
     )
+
+
+def test_another_model_gets_the_tools_that_the_embedded_one_has_no_use_for(alone: Program) -> None:
+    assert alone.run("-p", "show me the git status").code == 0
+    (head,) = (entry.fact for entry in alone.facts() if isinstance(entry.fact, Epoch))
+    assert {"Read", "GitStatus"} <= {tool.name for tool in head.tools}
+    assert not {"Agent", "Symbols", "ToolSearch"} & {tool.name for tool in head.tools}
+    with alone.served([{"say": "Hello.", "repeat": True}]) as api:
+        assert alone.ask("go on", "-c").code == 0
+        assert alone.ask("start anew").code == 0
+        later, anew = api.bodies
+    assert offered(later) == offered(anew)
+    assert {"Agent", "Symbols", "ToolSearch"} <= set(offered(anew))
 
 
 # --- files of one's own ---------------------------------------------------------------------------

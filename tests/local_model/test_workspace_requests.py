@@ -47,10 +47,38 @@ def routed(text: str, folder: str) -> tuple[str, dict[str, object]] | None:
         ("move scratch.txt to docs", "mv scratch.txt docs"),
         ("which branch are we on?", "git branch --show-current"),
         ("count the lines in cli.py", "wc -l src/shelf/cli.py"),
+        ("commit my changes with message 'wip: dates'", "git add -A && git commit -m 'wip: dates'"),
     ],
 )
 def test_a_command_is_found_by_what_lies_there(text: str, command: str, shelf: str) -> None:
     assert routed(text, shelf) == ("Bash", {"command": command})
+
+
+def test_files_remarks_and_lines_are_found_and_added(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text(
+        '{"scripts": {"start": "node .", "test": "node --test"}}'
+    )
+    (tmp_path / ".gitignore").write_text(".env\n")
+    here = str(tmp_path)
+    assert routed("how many js files are there?", here) == (
+        "Glob",
+        {"pattern": "**/*.{js,jsx,mjs,cjs}"},
+    )
+    assert routed("show me all the TODOs", here) == (
+        "Grep",
+        {"pattern": r"\bTODO\b", "output_mode": "content"},
+    )
+    assert routed("add dist to .gitignore", here) == (
+        "Edit",
+        {"file_path": ".gitignore", "old_string": ".env", "new_string": ".env\ndist"},
+    )
+    assert routed("start the server", here) == ("Bash", {"command": "npm run start"})
+    for text, said in (
+        ("how do I run the tests?", "`npm test`. Type `!npm test` to run it."),
+        ("add .env to .gitignore", ".gitignore has this line already."),
+    ):
+        call = route_in_workspace(text, folder=here, tools=TOOL_NAMES)
+        assert call is not None and (call.tool, call.say) == ("", said)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ class Toolset(msgspec.Struct, frozen=True):
 
     shown: Mapping[str, ToolPresentation] = {}
     hidden: Mapping[str, tuple[str, ...]] = {}
-    """Tools that it leaves out where these others, which do the same, are there."""
+    """Tools that it leaves out where these others, which do the same, are there; if none are
+    named, it always does."""
     phrases: tuple[str, ...] = (PREFER_PHRASE, KEEP_LIST_PHRASE)
     """The phrases of the system prompt about tools, in the order of the default's."""
 
@@ -251,12 +252,20 @@ TOOLSETS: dict[str, Toolset] = {
         hidden=dict.fromkeys(("MultiEdit",), ("Edit",)),
         phrases=_build_phrases("edit", "todo_write"),
     ),
-    # The embedded model chooses among what it is told: it cannot search for tools.
+    # The embedded model chooses among what it is told: it cannot search for tools. What it never
+    # chooses would only fill its window; a switch to another model brings that back.
     "local": Toolset(
         shown={
             name: ToolPresentation(name)
             for name in ("GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
-        }
+        },
+        hidden=dict.fromkeys(
+            (
+                *("Agent", "AskUserQuestion", "BashOutput", "ExitPlanMode", "McpCall"),
+                *("Recall", "Skill", "Symbols", "ToolSearch"),
+            ),
+            (),
+        ),
     ),
 }
 

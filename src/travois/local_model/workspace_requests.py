@@ -19,7 +19,11 @@ from msgspec.structs import replace
 
 from travois.local_model.request_spans import find_command, strip_polite_opening
 from travois.local_model.router import RoutedCall, is_harmless_text
-from travois.prompt.project_commands import SKIPPED_NAMES, find_project_commands
+from travois.prompt.project_commands import (
+    SKIPPED_NAMES,
+    CommandPurpose,
+    find_project_commands,
+)
 
 MAX_SEARCHED_FILES = 20_000
 MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "setup.py", "Gemfile")
@@ -61,7 +65,7 @@ def route_in_workspace(text: str, *, folder: str, tools: frozenset[str]) -> Rout
     request = WorkspaceRequest(text, folder)
     for rule in RULES:
         call = rule(request)
-        if call is not None and call.tool in tools:
+        if call is not None and (call.tool in tools or call.say):
             return call
     return None
 
@@ -125,6 +129,46 @@ def _list_folder(request: WorkspaceRequest) -> RoutedCall | None:
     return _call("Bash", command=f"ls -p {shlex.quote(path)}" if path else "ls -p")
 
 
+LANGUAGE_ENDINGS = {
+    **dict.fromkeys(("python", "py"), "*.py"),
+    **dict.fromkeys(("javascript", "js"), "*.{js,jsx,mjs,cjs}"),
+    **dict.fromkeys(("typescript", "ts"), "*.{ts,tsx}"),
+    **dict.fromkeys(("go", "golang"), "*.go"),
+    **dict.fromkeys(("rust", "rs"), "*.rs"),
+    **dict.fromkeys(("markdown", "md"), "*.md"),
+    **dict.fromkeys(("yaml", "yml"), "*.{yaml,yml}"),
+    **{name: f"*.{name}" for name in ("java", "rb", "c", "css", "html", "json", "sql", "toml")},
+    "ruby": "*.rb",
+    "shell": "*.sh",
+    "test": "*{test,spec}*.*",
+}
+"""What the files of a language are called, by what people call it."""
+
+
+def _list_by_language(request: WorkspaceRequest) -> RoutedCall | None:
+    """List the files of a language."""
+    names = "|".join(LANGUAGE_ENDINGS)
+    found = request.match(
+        rf"""(?:list|find|show|see|get|which|what|how\s+many|count)\s+(?:me\s+)?(?:are\s+)?
+            (?:all\s+)?(?:of\s+)?(?:the\s+|my\s+|our\s+)?\.?(?P<what>{names})\s+(?:source\s+)?files
+            (?:\s+(?:do\s+(?:i|we)\s+have|are\s+there|there|exist))?(?:\s+in\s+{PLACE})?"""
+    )
+    if found is None:
+        return None
+    return _call("Glob", pattern=f"**/{LANGUAGE_ENDINGS[found['what'].lower()]}")
+
+
+def _find_remarks(request: WorkspaceRequest) -> RoutedCall | None:
+    """Find remarks such as TODO in the code."""
+    found = request.match(
+        rf"""(?:(?:find|show|list|see|get|are\s+there|any)\s+)+(?:me\s+)?(?:any\s+|all\s+)?
+            (?:the\s+|my\s+|our\s+)?(?P<word>TODO|FIXME|XXX|HACK)(?:'?s)?(?:\s+comments?)?
+            (?:\s+in\s+(?:{PLACE}|the\s+code))?"""
+    )
+    word = found["word"].upper() if found else ""
+    return _call("Grep", pattern=rf"\b{word}\b", output_mode="content") if word else None
+
+
 def _show_tree(request: WorkspaceRequest) -> RoutedCall | None:
     found = request.match(
         r"""(?:show|print|display|draw|what(?:'?s|\s+is))?\s*(?:me\s+)?(?:the\s+|a\s+)?
@@ -145,10 +189,12 @@ def _find_definition(request: WorkspaceRequest) -> RoutedCall | None:
               (?:\s+(?:defined|declared|implemented))?
             |(?:find|show|go\s+to|jump\s+to)\s+(?:me\s+)?(?:the\s+)?(?:definition|def)\s+of\s+
               (?:the\s+)?(?:{THING}\s+)?(?P<b>{NAME})(?:\(\))?
+            |(?:find|locate|go\s+to|jump\s+to)\s+(?:me\s+)?(?:the\s+)?
+              (?:{THING}\s+(?P<d>{NAME})|(?P<e>{NAME})\s+{THING})(?:\(\))?
             |(?:what|which)\s+(?:file|module)\s+(?:has|contains|defines|declares|holds)\s+
               (?:the\s+)?(?:{THING}\s+)?(?P<c>{NAME})(?:\(\))?(?:\s+in\s+it)?)"""
     )
-    name = (found["a"] or found["b"] or found["c"]) if found else ""
+    name = next((found[key] for key in "abcde" if found[key]), "") if found else ""
     if not name:
         return None
     place = find_definition_lines(name, request.folder)
@@ -162,8 +208,8 @@ def _show_code(request: WorkspaceRequest) -> RoutedCall | None:
     """Show the text of a function or class."""
     found = request.match(
         rf"""(?:show|print|display|open|see|view|read)\s+(?:me\s+)?(?:the\s+)?(?:code\s+(?:of|for)\s+)?
-            (?:(?:function|class|method|def)\s+(?P<a>{NAME})(?:\(\))?
-              |(?P<b>{NAME})(?:\(\))?\s+(?:function|class|method|definition|implementation))"""
+            (?:(?:{THING}|def)\s+(?P<a>{NAME})(?:\(\))?
+              |(?P<b>{NAME})(?:\(\))?\s+(?:{THING}|definition|implementation))"""
     )
     name = (found["a"] or found["b"]) if found else ""
     if not name:
@@ -226,7 +272,8 @@ def _run_project_command(request: WorkspaceRequest) -> RoutedCall | None:
     found = request.match(
         rf"""(?:(?:run|start|execute|launch|try|do)\s+(?:all\s+|only\s+|just\s+)?(?:of\s+)?
                  (?:the\s+|my\s+|our\s+)?(?:unit\s+|whole\s+|full\s+)?
-                 (?:(?P<what>tests?(?:\s+suite)?|test\s*suite|linter?|lint|checks?|build)
+                 (?:(?P<what>tests?(?:\s+suite)?|test\s*suite|linter?|lint|checks?|build
+                     |(?:dev\s+)?server|app(?:lication)?|program)
                    |(?P<file>{PATH}\.\w+))(?:\s+(?:in|of|from)\s+(?P<where>{PATH}))?
               |do(?:es)?\s+(?:all\s+)?(?:the\s+|my\s+|our\s+)?(?P<asked>tests|build|linter?)\s+
                  (?:still\s+)?(?:pass|work|run|succeed)
@@ -238,15 +285,34 @@ def _run_project_command(request: WorkspaceRequest) -> RoutedCall | None:
     commands = find_project_commands(request.folder)
     what = found["what"] or found["asked"] or found["bare"] or found["green"] or "test"
     file = found["file"] or found["where"] or ""
-    if what.startswith("build"):
-        command = commands.build
-    else:
-        command = commands.lint if what.startswith(("lint", "check")) else commands.test
+    command = getattr(commands, _name_purpose(what))
     if file:
         path = request.find_path(file)
         takes_files = "pytest" in command and "test" in path and request.is_path(path)
         command = f"{command} {shlex.quote(path)}" if takes_files else ""
     return _call("Bash", command=command) if command else None
+
+
+def _name_purpose(what: str) -> CommandPurpose:
+    """Return what a command is for, by the word that a request has for it."""
+    word = what.lower()
+    if word.startswith(("lint", "check")):
+        return "lint"
+    return "build" if "build" in word else "test" if "test" in word else "run"
+
+
+def _tell_project_command(request: WorkspaceRequest) -> RoutedCall | None:
+    """Say how the project is tested, checked, built or started, without doing it."""
+    found = request.match(
+        r"""(?:how\s+(?:do|can|should|would)\s+(?:i|we|you|one)|how\s+to|what(?:'?s|\s+is)\s+the\s+
+              command\s+(?:to|for))\s+(?:run\s+|execute\s+|start\s+|launch\s+)?(?:all\s+)?
+            (?:the\s+|my\s+|our\s+)?(?:unit\s+)?(?P<what>tests?|lint(?:er)?|checks?|build|server|app)
+            (?:\s+(?:it|this))?"""
+    )
+    purpose = _name_purpose(found["what"]) if found else "test"
+    command = getattr(find_project_commands(request.folder), purpose) if found else ""
+    say = f"`{command}`. Type `!{command}` to run it." if command else ""
+    return RoutedCall("", {}, 1.0, say) if say else None
 
 
 def _show_manifest(request: WorkspaceRequest) -> RoutedCall | None:
@@ -300,6 +366,18 @@ def _look_at_git(request: WorkspaceRequest) -> RoutedCall | None:
     return None
 
 
+def _commit_changes(request: WorkspaceRequest) -> RoutedCall | None:
+    """Commit what has changed, with a message in the user's own words."""
+    found = request.match(
+        r"""(?:git\s+)?commit\s+(?:(?:all|the|my|these|this|it|everything|changes)\s+)*
+            (?:(?:with|using)\s+(?:the\s+|a\s+)?(?:commit\s+)?message|saying|as)[:,]?\s+
+            ["'`]?(?P<message>.+?)["'`]?"""
+    )
+    if found is None:
+        return None
+    return _call("Bash", command=f"git add -A && git commit -m {shlex.quote(found['message'])}")
+
+
 def _blame_lines(request: WorkspaceRequest) -> RoutedCall | None:
     found = request.match(
         rf"who\s+(?:wrote|changed|last\s+changed|touched|added|is\s+behind)\s+lines?\s+(?P<first>\d+)"
@@ -342,6 +420,25 @@ def _move_file(request: WorkspaceRequest) -> RoutedCall | None:
     if "/" not in new and "/" in old and found["old"] != old:
         new = f"{os.path.dirname(old)}/{new}"
     return _call("Bash", command=f"mv {shlex.quote(old)} {shlex.quote(new)}")
+
+
+def _append_line(request: WorkspaceRequest) -> RoutedCall | None:
+    """Add a line to the end of a named file, unless it has it."""
+    found = request.match(
+        rf"""(?:add|append)\s+(?:(?:the\s+|a\s+)?(?:line|text|entry)\s+["'`]?(?P<text>.+?)["'`]?
+              |["'`](?P<quoted>.+?)["'`]|(?P<word>{PATH}))
+            \s+to\s+(?:the\s+)?(?:end\s+of\s+)?(?:the\s+)?(?:file\s+)?(?P<path>{PATH})"""
+    )
+    if found is None:
+        return None
+    path, line = request.find_path(found["path"]), found["text"] or found["quoted"] or found["word"]
+    lines = _read_whole(os.path.join(request.folder, path)).rstrip("\n").split("\n")
+    last = lines[-1]
+    if line in lines:
+        return RoutedCall("", {}, 1.0, f"{path} has this line already.")
+    if not last or "\n".join(lines).count(last) > 1:
+        return None
+    return _call("Edit", file_path=path, old_string=last, new_string=f"{last}\n{line}")
 
 
 def _create_empty_file(request: WorkspaceRequest) -> RoutedCall | None:
@@ -401,7 +498,8 @@ def _read_whole(path: str) -> str:
 
 
 RULES: tuple[Callable[[WorkspaceRequest], RoutedCall | None], ...] = (
-    *(_list_folder, _show_tree, _find_definition, _show_code, _run_project_command),
-    *(_show_manifest, _show_readme, _look_at_git, _blame_lines, _run_command),
-    *(_move_file, _create_empty_file, _replace_in_file, _count_lines),
+    *(_list_by_language, _find_remarks, _list_folder, _show_tree, _find_definition, _show_code),
+    *(_tell_project_command, _run_project_command, _show_manifest, _show_readme, _look_at_git),
+    *(_blame_lines, _run_command, _commit_changes, _move_file, _append_line),
+    *(_create_empty_file, _replace_in_file, _count_lines),
 )
