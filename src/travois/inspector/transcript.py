@@ -13,7 +13,7 @@ from travois.core.facts import Compacted, Ended, Entry, Failed, Rewound, User
 from travois.core.view import THINKING_KINDS
 from travois.diff_rows import DiffRow
 from travois.inspector.story import SessionStory, find_step_of_entry
-from travois.presentation import ReplyItem, SessionItems, ToolCallItem
+from travois.presentation import ReplyItem, SessionItems, ToolCallItem, list_named_files
 
 BLOCKS_PER_PAGE = 200
 MAX_BLOCK_CHARS = 20_000
@@ -161,5 +161,6 @@ def _call_title(item: ToolCallItem) -> str:
     """Return the argument that says best what a call is about."""
     known = item.arguments if isinstance(item.arguments, dict) else {}
     texts = (known.get(name) for name in TITLE_ARGUMENTS)
-    found = next((text for text in texts if isinstance(text, str) and text), "")
+    files = ", ".join(list_named_files(item.own_call))
+    found = next((text for text in texts if isinstance(text, str) and text), files)
     return " ".join(found.split())[:MAX_TITLE_CHARS]

@@ -11,8 +11,12 @@ export function transcript(page, { h, ask, about, clock, count, many, lasted, at
   let { start, total } = page, end = start;
 
   const head = (block, who) => h("header", {}, h("b", {}, who), h("span", {}, clock(block.at)), h("a", { href: toRequest(block.step), title: "What the model saw" }, `request ${count(block.step + 1)}`));
-  // Of Markdown, only what would be in the way of reading: bold words and code.
-  const marked = (text) => text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/).map((part, n) => (n % 2 ? (part[0] === "`" ? h("code", {}, part.slice(1, -1)) : h("b", {}, part.slice(2, -2))) : part));
+  // Of Markdown, only what would be in the way of reading: bold words, headings, code and tables.
+  const inline = (text) => text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/).map((part, n) => (n % 2 ? (part[0] === "`" ? h("code", {}, part.slice(1, -1)) : h("b", {}, part.slice(2, -2))) : part));
+  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => h("td", {}, inline(cell.trim())));
+  const table = (lines) => h("table", { class: "words-table" }, h("tbody", {}, lines.filter((line) => !/^[|:\s-]+$/.test(line)).map((line) => h("tr", {}, cells(line)))));
+  const prose = (text) => text.split(/((?:^\|.*(?:\n|$))+)/m).flatMap((part, n) => (n % 2 ? table(part.trim().split("\n")) : part.split(/^(#{1,6} .*)$/m).flatMap((piece, at) => (at % 2 ? h("b", {}, inline(piece.replace(/^#+ /, ""))) : inline(piece)))));
+  const marked = (text) => text.split(/^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$\n?|$(?![\s\S]))/m).flatMap((part, n) => (n % 2 ? h("pre", {}, part.replace(/\n$/, "")) : prose(part)));
   const words = (block) => [h("div", { class: "words" }, block.kind === "answer" ? marked(block.text) : block.text), block.length > block.text.length ? h("p", { class: "quiet" }, `${count(block.length)} characters; the request has all of them.`) : ""];
 
   const drawn = {
@@ -21,7 +25,7 @@ export function transcript(page, { h, ask, about, clock, count, many, lasted, at
     remark: (block) => h("section", { class: "block remark" }, block.text),
     thinking: (block) => h("details", { class: "block thinking" }, h("summary", {}, `Thought: ${block.text.trim().split("\n")[0]}`), h("div", { class: "words" }, block.text)),
     call: ({ call, step, at: when }) => h("section", { class: `block call ${call.state}` },
-      h("header", {}, h("span", { class: "state" }, MARKS[call.state]), h("b", {}, call.name), h("code", {}, call.title || call.args), call.state === "denied" ? h("span", { class: "fail" }, "not run") : "", h("span", {}, [clock(when), call.seconds >= 0.1 ? lasted(call.seconds) : ""].filter(Boolean).join(" \u00b7 ")), h("a", { href: toRequest(step), title: "What the model saw" }, `request ${count(step + 1)}`)),
+      h("header", {}, h("span", { class: "state" }, MARKS[call.state]), h("b", {}, call.name), h("code", {}, call.title || call.args), call.state === "denied" ? h("span", { class: "fail" }, "not run") : "", h("span", { class: "when" }, [clock(when), call.seconds >= 0.1 ? lasted(call.seconds) : ""].filter(Boolean).join(" \u00b7 "), h("a", { href: toRequest(step), title: "What the model saw" }, `request ${count(step + 1)}`))),
       call.rows.length ? diff(call.rows) : result(call)),
   };
 
