@@ -13,6 +13,7 @@ import travois_lab as lab
 from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
 from travois.core.cache_audit import SessionSpending
+from travois.core.facts import Epoch
 from travois.settings.schema import Settings
 from travois.telemetry import (
     CAPTURE_CONTENT_VARIABLE,
@@ -118,6 +119,8 @@ def test_what_was_measured_is_what_the_log_says(told: tuple[Program, Collector])
     assert got.total("travois.cost") == pytest.approx(spent.dollars)
     requests = [span for span in got.spans if span.name.startswith("chat ")]
     assert got.total("travois.requests") == len(requests) == 4
+    (most,) = {entry.fact.model.output for entry in read(log) if isinstance(entry.fact, Epoch)}
+    assert {span.attributes["gen_ai.request.max_tokens"] for span in requests} == {most}
     prompts = sum(span.attributes["gen_ai.usage.input_tokens"] for span in requests)
     assert prompts == got.total("gen_ai.client.token.usage", **{"gen_ai.token.type": "input"})
     for name, outcome in {"Read": "done", "Bash": "done", "Write": "denied"}.items():

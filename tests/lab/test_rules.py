@@ -127,7 +127,7 @@ def test_what_the_vendor_s_own_programs_send_is_known_to_the_api() -> None:
     exchange = lab.ask(
         HI,
         model="claude-haiku-4-5-20251001",
-        headers={"anthropic_beta": "claude-code-20250219,interleaved-thinking-2025-05-14"},
+        headers={"anthropic_beta": "claude-code-20250219,effort-2025-11-24"},
     )
     assert (lab.status, exchange.betas[0]) == (200, "claude-code-20250219")
 

@@ -341,8 +341,7 @@ class OtelExporter:
 
     def _start_request(self, at: int, fact: Sent) -> None:
         told = self._model_attributes("chat") | {"travois.request.bytes": fact.size}
-        if fact.output:
-            told["gen_ai.request.max_tokens"] = fact.output
+        told["gen_ai.request.max_tokens"] = fact.output or self._current_model.output
         if self._about.content:
             told["gen_ai.input.messages"] = _message_json("user", "\n".join(self._heard))
         self._heard.clear()

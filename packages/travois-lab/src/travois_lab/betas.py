@@ -72,6 +72,7 @@ KNOWN = frozenset(
 FIRST_PARTY = frozenset(
     (
         "claude-code-20250219",
+        "effort-2025-11-24",
         "oauth-2025-04-20",
         "fine-grained-tool-streaming-2025-05-14",
         "prompt-caching-scope-2026-01-05",
