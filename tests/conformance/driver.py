@@ -17,9 +17,10 @@ Script = list[dict[str, Any]]
 
 
 class House:
-    """A folder, a home, a launcher, and a lab that answers."""
+    """A folder, a home, a launcher, and a lab that answers; `claude` is Claude Code's folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, claude: str = os.devnull) -> None:
+        self.claude = claude
         self.folder = folder / "work"
         self.folder.mkdir()
         self.home = folder / "home"
@@ -34,7 +35,7 @@ class House:
             "ANTHROPIC_API_KEY": "sk-lab",
             "TRAVOIS_HOME": str(self.home),
             "HOME": str(self.home.parent),
-            "CLAUDE_CONFIG_DIR": os.devnull,
+            "CLAUDE_CONFIG_DIR": self.claude,
         }
         return ClaudeAgentOptions(
             cli_path=self.launcher,
@@ -48,9 +49,14 @@ class House:
         """Return the lines on standard error, without the one about a limited sandbox."""
         return [line for line in self.errors if not line.startswith(LIMITED)]
 
-    async def ask(self, prompt: Any, **chosen: Any) -> list[Message]:
-        """All messages of one query."""
-        return [message async for message in query(prompt=prompt, options=self.options(**chosen))]
+    async def ask(
+        self, prompt: Any, *, seen: list[Message] | None = None, **chosen: Any
+    ) -> list[Message]:
+        """All messages of one query; `seen` has those that came before it failed."""
+        messages: list[Message] = [] if seen is None else seen
+        async for message in query(prompt=prompt, options=self.options(**chosen)):
+            messages.append(message)  # noqa: PERF401 - of a query that fails, these are left
+        return messages
 
     def client(self, **chosen: Any) -> ClaudeSDKClient:
         return ClaudeSDKClient(self.options(**chosen))
@@ -61,7 +67,7 @@ class House:
             self.api.no_invalid()
 
 
-def use(name: str, **given: Any) -> dict[str, Any]:
+def use(name: str, /, **given: Any) -> dict[str, Any]:
     """A reply that is one call."""
     return {"say": [{"tool_use": {"name": name, "input": given}}]}
 

@@ -11,9 +11,8 @@ import anyio
 from travois.acp.protocol import AcpConnection
 from travois.acp.server import AcpServer
 from travois.commands.flags import add_session_flags, options_from_args
-from travois.compose.options import Options
+from travois.compose.options import Options, new_session_options
 from travois.terminal import CommandParsers, add_command
-from travois.tui.slash_commands.sessions import new_session_options
 
 ACP_HELP = """\
 Your editor starts this command; docs/acp.md has the settings for several editors. Session flags

@@ -59,8 +59,8 @@ COMMANDS = {
 }
 """Commands; each has a `register_NAME` in the module of its name, or as `COMMAND_MODULES` says."""
 IGNORED_FLAGS = (
-    *("advisor", "betas", "debug-file", "resume-drops-turn"),
-    *("task-budget", "teammate-mode", "thinking-display"),
+    *("advisor", "betas", "debug-file", "task-budget"),
+    *("teammate-mode", "thinking-display"),
 )
 """Flags of other agents that mean nothing here; then such that take no value."""
 IGNORED_SWITCHES = (
@@ -273,6 +273,7 @@ def _add_resume_flags(top: ArgumentParser) -> None:
     add("-r", "--resume", nargs="?", default="", const=PICK_SESSION, metavar="ID|NAME", help=what)
     add("--fork-session", action="store_true", help="with -c or -r: continue in a copy")
     add("--resume-session-at", default="", metavar="UUID", help=SUPPRESS)
+    add("--resume-drops-turn", metavar="UUID", help=SUPPRESS)
     add("--session-id", default="", metavar="UUID", help="id for the new session")
     what = "resume the session with this id, or create it"
     add("--resume-or-create", default="", metavar="UUID", help=what)
@@ -429,6 +430,7 @@ def options_from_args(args: Namespace) -> Options:
         latest=args.latest,
         fork=args.fork_session,
         upto=args.resume_session_at,
+        drops=args.resume_drops_turn,
         setup=args.setup or ("init" if args.init_only else ""),
         session_store=args.session_store,
         persist=not args.no_session_persistence,

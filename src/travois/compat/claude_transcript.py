@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -34,22 +35,50 @@ from travois.core.facts import (
     User,
 )
 from travois.core.tool_names import canonical_call
+from travois.files.openat import make_folders
 from travois.ports.world import Event
 from travois.version import __version__
 
 FetchBlob = Callable[[str], bytes]
+WriteMode = Literal["wb", "ab"]
+ENTRYPOINT = "travois"
+"""The field of a line that says that it was not Claude Code that wrote it."""
 COMMON_LINE_FIELDS: JsonObject = {
     "isSidechain": False,
     "userType": "external",
     "version": __version__,
+    "entrypoint": ENTRYPOINT,
 }
+
+
+class TranscriptAgent(msgspec.Struct, frozen=True):
+    """The subagent that a transcript is about: its id, its type, and the call that started it."""
+
+    id: str
+    kind: str
+    call: str
+    parent: str = ""
+    """The id of the subagent that started it; empty for the main agent."""
+
+    @property
+    def metadata(self) -> JsonObject:
+        """What stands beside its transcript."""
+        told: JsonObject = {"agentType": self.kind, "toolUseId": self.call}
+        return told | ({"parentAgentId": self.parent} if self.parent else {})
 
 
 class ClaudeTranscriptWriter:
     """A writer of entries as transcript lines; the same entry gives the same lines."""
 
-    def __init__(self, session: str, fetch: FetchBlob) -> None:
+    def __init__(
+        self, session: str, fetch: FetchBlob, *, agent: TranscriptAgent | None = None
+    ) -> None:
         self._session, self._fetch = session, fetch
+        self._prefix = f"{agent.call}/" if agent else ""
+        """What tells the lines of a subagent from others; as in `stream-json`."""
+        self._common = COMMON_LINE_FIELDS | (
+            {"isSidechain": True, "agentId": agent.id} if agent else {}
+        )
         self._cwd, self._model = "", ""
         self._told: list[tuple[int, str]] = []
         """The entries that have lines on the living branch, each with its last one."""
@@ -84,13 +113,13 @@ class ClaudeTranscriptWriter:
     def _build_line(
         self, entry: Entry, kind: str, body: JsonObject, *, part: str = ""
     ) -> JsonObject:
-        id = make_line_uuid(self._session, f"{entry.seq}{part}")
+        id = make_line_uuid(self._session, f"{self._prefix}{entry.seq}{part}")
         parent = self._told[-1][1] if self._told else None
         self._told.append((entry.seq, id))
         at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
         return {
             "parentUuid": parent,
-            **COMMON_LINE_FIELDS,
+            **self._common,
             "cwd": self._cwd,
             "sessionId": self._session,
             "type": kind,
@@ -175,7 +204,8 @@ class ClaudeTranscriptFile:
 
     def write_history(self, entries: Iterable[Entry]) -> None:
         """Write the entries so far."""
-        self._write_lines(encode_claude_transcript(self._writer, entries), mode="wb")
+        lines = encode_claude_transcript(self._writer, entries)
+        _write_private_lines(self.path, lines, mode="wb")
 
     def write_new_entries(self) -> None:
         """Write the entries since the last update."""
@@ -187,12 +217,21 @@ class ClaudeTranscriptFile:
                 break
             fresh += [event] if isinstance(event, Entry) else []
         if lines := encode_claude_transcript(self._writer, fresh):
-            self._write_lines(lines, mode="ab")
+            _write_private_lines(self.path, lines, mode="ab")
 
-    def _write_lines(self, lines: list[bytes], *, mode: Literal["wb", "ab"]) -> None:
-        """Write lines; a disk that is full costs some of them, never the session."""
-        with suppress(OSError), open(self.path, mode, opener=_open_private_file) as file:
-            file.writelines(lines)
+
+def write_transcript_lines(path: Path, lines: list[JsonObject], *, mode: WriteMode) -> None:
+    """Write lines of a transcript where Claude Code keeps its own, with the folders they need."""
+    with suppress(OSError):
+        make_folders(path.parent)
+        encoded = [msgspec.json.encode(line) + b"\n" for line in lines]
+        _write_private_lines(str(path), encoded, mode=mode)
+
+
+def _write_private_lines(path: str, lines: list[bytes], *, mode: WriteMode) -> None:
+    """Write lines; a disk that is full costs some of them, never the session."""
+    with suppress(OSError), open(path, mode, opener=_open_private_file) as file:
+        file.writelines(lines)
 
 
 def encode_claude_transcript(

@@ -10,7 +10,7 @@ import os
 import re
 import unicodedata
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -62,9 +62,7 @@ class TranscriptFrames:
     def encode_frame(self, entries: Iterable[Entry]) -> JsonObject | None:
         """Encode those entries that the store does not have; None if it has them all."""
         told: list[Json] = [line for entry in entries for line in self._encode_lines(entry)]
-        if not told:
-            return None
-        return {"type": "transcript_mirror", "filePath": str(self.path), "entries": told}
+        return build_frame(self.path, told) if told else None
 
     def _encode_lines(self, entry: Entry) -> Iterator[JsonObject]:
         lines = [*self._writer.encode_entry(entry)]
@@ -89,6 +87,11 @@ class TranscriptFrames:
             return
         id = make_line_uuid(self._session, f"blob.{name}")
         yield {"type": "travois-blob", "uuid": id, "name": name, "data": data}
+
+
+def build_frame(path: Path, entries: Sequence[Json]) -> JsonObject:
+    """Build the frame with which a host's store gets entries of a transcript."""
+    return {"type": "transcript_mirror", "filePath": str(path), "entries": [*entries]}
 
 
 def locate_transcript(session: str, cwd: str, environ: Mapping[str, str]) -> Path:

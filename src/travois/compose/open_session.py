@@ -57,6 +57,8 @@ with lazy_imports():
 
 
 SYSTEM_PROMPT_FILE = Path(__file__).parent.parent / "prompt" / "system.md"
+PROMPT_NOTE_ORIGINS = ("note", "hook")
+"""The origins of messages that belong to the prompt or turn at which they stand."""
 SLOW_LOG_BYTES = 32 << 20
 """A log of so many bytes takes about a second to read."""
 PASSING_FAILURES = ("rate", "overloaded", "server", "timeout", "garbled")
@@ -130,8 +132,12 @@ def _open_existing(workspace: Workspace, options: Options, stack: AsyncExitStack
     else:
         found = catalog.find_newest_session(workspace.home, workspace.project, cwd=workspace.cwd)
     base = workspace.home.session_folder(found.project, found.id)
-    asked = options.fork or options.upto
-    last = _find_fork_point(found.id, read_history(base, []), options.upto) if asked else 0
+    last = 0
+    if options.fork or options.upto:
+        history = [*read_history(base, [])]
+        last = _find_fork_point(found.id, history, options.upto)
+        if options.drops is not None:
+            _check_dropped_turn(found.id, history, options.drops, after=last)
     _announce_long_log(base)
     if not options.fork:
         log = ResilientSessionLog.open(base)
@@ -169,6 +175,26 @@ def _find_fork_point(id: str, entries: Iterable[Entry], name: str) -> int:
         ):
             return seq
     raise UserError(f"Session {id} has no message {name}")
+
+
+def _check_dropped_turn(id: str, entries: Iterable[Entry], prompt: str, *, after: int) -> None:
+    """Refuse to leave out more than the turn of this prompt, such as what came in meanwhile."""
+    said = [
+        entry
+        for entry in entries
+        if entry.seq > after
+        and isinstance(entry.fact, Assistant | Result | User)
+        and not (isinstance(entry.fact, User) and entry.fact.origin in PROMPT_NOTE_ORIGINS)
+    ]
+    if not said or make_line_uuid(id, str(said[0].seq)) != prompt:
+        why = f"the message {prompt!r} does not follow the one to resume at"
+    elif any(isinstance(entry.fact, User) for entry in said[1:]):
+        why = f"messages that are not of the turn of {prompt} follow it"
+    else:
+        return
+    raise UserError(
+        "Resume rejected by --resume-drops-turn", why=why, fix="Resume without leaving out a turn."
+    )
 
 
 def describe_log_damage(log: SessionLog) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.spending import LimitScope
 from travois.prompt.output_styles import DEFAULT_STYLE
@@ -81,6 +82,8 @@ class Options(msgspec.Struct, frozen=True):
     fork: bool = False
     upto: str = ""
     """The last message that counts of the session that is gone on with, as a line named it."""
+    drops: str | None = None
+    """The only prompt whose turn `upto` may leave out; None for whatever follows."""
     cleared: bool = False
     """True if it takes the place of a conversation that was left behind."""
     setup: Literal["", "init", "maintenance"] = ""
@@ -96,6 +99,13 @@ class Options(msgspec.Struct, frozen=True):
     def shelves(self) -> str:
         """The levels whose instructions, skills and agents count; `none` with --bare."""
         return "none" if self.bare else self.sources
+
+
+def new_session_options(options: Options) -> Options:
+    """Return the options for a new, empty session after /clear."""
+    return replace(
+        options, resume="", latest=False, fork=False, upto="", session_id="", cleared=True
+    )
 
 
 def find_store_address(options: Options, setting: str, environ: Mapping[str, str]) -> str:

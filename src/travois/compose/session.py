@@ -397,7 +397,12 @@ def _agent_permissions(parts: SessionParts, mcp_servers: McpServers) -> AgentPer
     """Compose the agent's permissions; a session left in plan mode stays in it."""
     place, loaded, sandbox_setup = parts.place, parts.loaded, parts.sandbox_setup
     guard = _build_permissions(
-        place, loaded, parts.options, spill=parts.opened.spill, setup=sandbox_setup
+        place,
+        loaded,
+        parts.options,
+        spill=parts.opened.spill,
+        setup=sandbox_setup,
+        attended=parts.guests.is_attended,
     )
     if parts.session.state.get(MODE_STATE) == "plan" and not parts.options.mode:
         guard = replace(guard, mode="plan")
@@ -517,6 +522,7 @@ def _build_permissions(
     *,
     spill: Path,
     setup: sandbox.SandboxSetup,
+    attended: bool,
 ) -> Permissions:
     """Build a session's permissions from its settings, its options and its sandbox."""
     guard = rights.compose_permissions(
@@ -526,7 +532,8 @@ def _build_permissions(
     if setup.bounds is None:
         return guard
     writable = (*guard.writable, *setup.bounds.git)
-    return replace(guard, scratch=setup.bounds.temp, writable=writable)
+    told = "ask" if options.driven and attended else "free"
+    return replace(guard, scratch=setup.bounds.temp, scratch_writes=told, writable=writable)
 
 
 def open_mirrored_log(

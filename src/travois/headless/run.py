@@ -33,7 +33,13 @@ from travois.engine.agent import Agent
 from travois.engine.background_jobs import JOB_WAIT_SECONDS as JOB_PATIENCE
 from travois.headless.control.agent_work import SubagentProgress
 from travois.headless.control.tasks import TaskLines
-from travois.headless.stream_json import Outcome, StreamJsonOptions, StreamJsonWriter, TurnTally
+from travois.headless.stream_json import (
+    Outcome,
+    StreamJsonOptions,
+    StreamJsonWriter,
+    TurnTally,
+    build_failure_line,
+)
 from travois.headless.structured_output import StructuredAnswer
 from travois.hooks.fire import HOOK_MODE_NAMES
 from travois.lazy_imports import lazy_imports
@@ -82,6 +88,8 @@ OUTCOME_EXIT_CODES: dict[Outcome, int] = {
 MAX_DENIALS = 5
 """Denied calls that are listed."""
 RUN_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+NEWS_ORIGIN: JsonObject = {"kind": "task-notification"}
+"""The origin of a turn without a prompt, started by news of a background agent."""
 INTERRUPTED_END = Ended("aborted", "interrupted")
 """The end of a turn that was cut off by a signal or an error."""
 
@@ -255,6 +263,19 @@ class HeadlessRun:
         speaker.tally.ended = Ended("crashed", why)
         self._print_outcome(speaker, seconds=0.0)
 
+    def report_cleared(self, old: LiveSession, session: LiveSession) -> None:
+        """Report that a session took the place of another one, whose conversation was cleared."""
+        print_json_line(self.create_writer(old).reset_line(session.id))
+        speaker = self.create_writer(session)
+        speaker.tally.ended = Ended("end")
+        self._print_opening(session, speaker)
+        self._print_outcome(speaker, seconds=0.0)
+
+    def report_unopened_session(self, session: str, why: str) -> None:
+        """Report a session that could not be opened, as the result that clients read."""
+        if self._format == "stream-json":
+            print_json_line(build_failure_line(session, why))
+
     async def continue_last_turn(self, session: LiveSession) -> None:
         """Go on with the turn that was interrupted; print the result of one that was not."""
         turn = last_turn.find_last_turn(session.runtime.agent.session)
@@ -285,17 +306,19 @@ class HeadlessRun:
         prompt: tuple[TextOrMedia, ...],
         *,
         given: str = "",
+        origin: JsonObject | None = None,
         continues: bool = False,
     ) -> bool:
         """Run and print one turn; return whether it started.
 
-        `given` is the id of its prompt for the client, `continues` is true for a turn that an
-        earlier run began.
+        `given` is the id of its prompt for the client and `origin` what it says of its author;
+        `continues` is true for a turn that an earlier run began.
         """
         speaker = self.create_writer(session)
         speaker.tally.ended = INTERRUPTED_END
         speaker.tally.shape, speaker.given = self.shape, given
-        speaker.unasked = not prompt and not continues
+        unasked = not prompt and not continues
+        speaker.origin = NEWS_ORIGIN if unasked else origin
         if continues and (reply := last_turn.find_last_reply(session.runtime.agent.session)):
             speaker.tally.text, speaker.tally.stop = extract_text(reply.content), reply.stop
         if self.shape is not None:

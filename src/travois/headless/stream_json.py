@@ -79,7 +79,6 @@ FAILURE_REASONS = {
     "compaction": "prompt_too_long",
     "large": "prompt_too_long",
     "media": "image_error",
-    "missing": "model_error",
 }
 """Terminal reasons of failed requests; any other is "api_error"."""
 API_ERROR_NAMES = {
@@ -186,6 +185,11 @@ class TurnTally:
         return API_ERROR_NAMES.get(self.failure.kind, "invalid_request")
 
     @property
+    def api_error_text(self) -> str:
+        """Return what clients show of an API error."""
+        return f"API Error: {self.failure_text}"
+
+    @property
     def outcome(self) -> Outcome:
         """Return how the turn ended, as far as it matters to who started it."""
         match self.ended.why:
@@ -223,6 +227,8 @@ class TurnTally:
             {"errors": [self.failure_text]} if self.is_failure else {"result": self.text}
         )
         subtype = RESULT_SUBTYPES.get(self.ended.why, "error_during_execution")
+        if self.api_error_name:  # as clients expect it: the run went well, the API did not
+            told, subtype = {"result": self.api_error_text}, "success"
         if self.shape is not None and self.shape.given:
             told["structured_output"] = self.shape.value
         elif self.shape is not None and self.shape.is_exhausted:
@@ -244,6 +250,27 @@ class TurnTally:
             "modelUsage": {id: _model_usage_json(*each) for id, each in self._served.items()},
             "permission_denials": self.denials,
         }
+
+
+def build_failure_line(session: str, why: str) -> JsonObject:
+    """Build the result line of a run whose session could not be opened."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "errors": [why],
+        "duration_ms": 0,
+        "duration_api_ms": 0,
+        "num_turns": 0,
+        "stop_reason": None,
+        "terminal_reason": "turn_setup_failed",
+        "total_cost_usd": 0.0,
+        "usage": encode_claude_usage(Usage()),
+        "modelUsage": {},
+        "permission_denials": [],
+        "session_id": session,
+        "uuid": make_line_uuid(session, why),
+    }
 
 
 def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> JsonObject:
@@ -294,8 +321,8 @@ class StreamJsonWriter:
         self.tally = tally
         self.given = ""
         """The client's id of the turn's prompt."""
-        self.unasked = False
-        """True for a turn without a prompt, started by news of a background agent."""
+        self.origin: JsonObject | None = None
+        """Who the turn's prompt is from, as the client said it."""
         self._session = session
         self._telling = telling
         self._parent = parent
@@ -353,8 +380,12 @@ class StreamJsonWriter:
 
     def result_line(self, seconds: float) -> JsonObject:
         """Return the last line of a turn."""
-        origin: JsonObject = {"origin": {"kind": "task-notification"}} if self.unasked else {}
+        origin: JsonObject = {"origin": self.origin} if self.origin else {}
         return self._line_without_entry("result", self.tally.result_json(seconds) | origin)
+
+    def reset_line(self, following: str) -> JsonObject:
+        """Return the line that says that another session follows, with an empty conversation."""
+        return self._line_without_entry("conversation_reset", {"new_conversation_id": following})
 
     def init_line(self, body: JsonObject) -> JsonObject:
         """Return the first line of a turn."""
@@ -449,7 +480,7 @@ class StreamJsonWriter:
 
     def _api_error_line(self, seq: int) -> JsonObject:
         """Build an assistant message that reports an API error."""
-        said: JsonObject = {"type": "text", "text": f"API Error: {self.tally.failure_text}"}
+        said: JsonObject = {"type": "text", "text": self.tally.api_error_text}
         message: JsonObject = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
         message |= {
             "model": "<synthetic>",

@@ -85,6 +85,8 @@ class Permissions(msgspec.Struct, frozen=True):
     """Folders that may be read but not written: where large outputs are kept."""
     scratch: str = ""
     """A private folder for whatever is not to last: free to read and write."""
+    scratch_writes: Literal["free", "ask"] = "free"
+    """`ask` where a program decides on calls: it is asked about what they name in `/tmp`, too."""
     blocked: tuple[Literal["read", "write"], ...] = ()
     """Access that is denied outside those folders, whatever allows it."""
     silent: bool = False
@@ -456,6 +458,8 @@ def _decide_write(permissions: Permissions, access: Access) -> PermissionDecisio
     """Decide whether the permission mode allows writing a file or it must be asked about."""
     path = access.target
     if _is_scratch(permissions, access):
+        if permissions.scratch_writes == "ask" and permissions.mode not in EDITING_MODES:
+            return PermissionDecision("ask", f"writes {access.spelt or path}")
         return PermissionDecision("allow", SCRATCH_REASON)
     if not _is_inside_any(permissions.folders, _bounding_path(access)):
         return PermissionDecision("ask", f"writes outside the workspace: {path}")

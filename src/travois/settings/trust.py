@@ -312,6 +312,7 @@ TIGHTENING_KEYS = frozenset(
         "permissions.ask",
         "permissions.examples",
         "instructions",
+        "outputStyle",
         "permissions.disableBypassPermissionsMode",
         "permissions.disableAutoMode",
         "deniedModels",

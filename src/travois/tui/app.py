@@ -13,7 +13,7 @@ import anyio
 from travois.commands import trust
 from travois.compose.live_session import LiveSession
 from travois.compose.open_session import is_worth_keeping
-from travois.compose.options import PICK_SESSION, Options
+from travois.compose.options import PICK_SESSION, Options, new_session_options
 from travois.compose.session import load_workspace
 from travois.context.keep_warm import keep_cache_warm
 from travois.core.content import Text, TextOrMedia
@@ -34,7 +34,6 @@ from travois.tui.line_mode import PERMISSION_NOTICE
 from travois.tui.slash import CommandPrompt, find_slash_command, run_slash_line
 from travois.tui.slash_commands.sessions import (
     choose_session,
-    new_session_options,
     reason_for_leaving,
 )
 from travois.tui.transcript import FRAME_SECONDS

@@ -76,6 +76,8 @@ class InputLine(msgspec.Struct, frozen=True):
     request: msgspec.Raw = EMPTY_OBJECT_JSON
     response: msgspec.Raw = EMPTY_OBJECT_JSON
     uuid: str | None = ""
+    origin: dict[str, Any] | None = None
+    """Who a user message is from, for the result of its turn."""
     client_composed: bool = False
     """True if the text is final, with no mentions or commands to expand."""
 

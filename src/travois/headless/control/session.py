@@ -14,6 +14,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
+from typing import Literal
 
 import anyio
 import msgspec
@@ -23,15 +24,15 @@ from msgspec.structs import replace
 from travois.commands.flags import options_from_args
 from travois.compat.claude_json import Json, JsonObject
 from travois.compose import commands
-from travois.compose.live_session import LiveSession
+from travois.compose.live_session import LiveSession, typed_text
 from travois.compose.mcp import list_server_statuses
-from travois.compose.options import Options
+from travois.compose.options import Options, new_session_options
+from travois.core.content import TextOrMedia
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
-from travois.core.facts import Entry
 from travois.engine.background_jobs import JOB_WAIT_SECONDS
 from travois.headless import prompt_input
-from travois.headless.control import mcp, requests
+from travois.headless.control import mcp, requests, transcripts
 from travois.headless.control.callbacks import (
     PERMISSION_REQUEST,
     HostUser,
@@ -46,16 +47,13 @@ from travois.headless.control.messages import (
     InputLine,
 )
 from travois.headless.run import HeadlessRun, print_json_line
-from travois.lazy_imports import lazy_imports
-
-with lazy_imports():
-    from travois.compat import transcript_frames
 
 MAX_EXIT_SECONDS = 3.0
 """Seconds that clients wait at least for the process to exit."""
 READER_POLL_SECONDS = 0.5
 """Seconds between two checks whether standard output still has a reader."""
 DEFAULT_GREETING = ControlRequest("initialize")
+CLEAR_COMMAND = "/clear"
 
 
 class ControlSession:
@@ -89,6 +87,11 @@ class ControlSession:
         self._scopes: dict[str, anyio.CancelScope] = {}
 
     @property
+    def _greeting(self) -> ControlRequest:
+        """The client's `initialize`, or what counts without one."""
+        return self._greeted[1] if self._greeted else DEFAULT_GREETING
+
+    @property
     def session(self) -> LiveSession:
         """The session, once it is open."""
         assert self._session is not None
@@ -100,51 +103,65 @@ class ControlSession:
             group.start_soon(self._read_lines)
             group.start_soon(self.run.watch_signals, group.cancel_scope)
             await self._begun.wait()
+            options = _options_with_greeting(options_from_args(self._args), self._greeting)
+            while await self._run_conversation(options):
+                options = self._options_after_clear()
+            group.cancel_scope.cancel()
+        self.run.code = self.run.code or (2 if self._garbled else 0)
+
+    async def _run_conversation(self, options: Options) -> bool:
+        """Run one session; return whether the client cleared it, so that another follows."""
+        old, self.options, cleared = self._session, options, False
+        async with anyio.create_task_group() as group:
             async with AsyncExitStack() as stack:
                 self._session = await self._enter_session(stack)
                 self.run.follow_subagents(self.session, group)
-                if self._args.session_mirror:
-                    self.run.follow_with = self._open_transcript_mirror(stack)
-                await self._serve(group)
+                self._open_transcripts(stack)
+                if old is not None:
+                    self.run.report_cleared(old, self.session)
+                cleared = await self._serve()
             group.cancel_scope.cancel()
         for notice in self.session.parting:
             write_stderr(f"travois: {notice}\n")
-        self.run.code = self.run.code or (2 if self._garbled else 0)
+        return cleared
 
-    def _open_transcript_mirror(self, stack: AsyncExitStack) -> Callable[[], None]:
-        """Return a function that sends what is new to the host's session store."""
-        agent = self.session.runtime.agent
-        events = stack.enter_context(agent.session.watch())
-        frames = transcript_frames.TranscriptFrames(
-            self.session.id,
-            agent.world.root,
-            blobs=agent.world.blobs,
-            environ=os.environ,
+    def _options_after_clear(self) -> Options:
+        """Return the options of the session that follows a cleared one."""
+        runtime = self.session.runtime
+        mode = runtime.agent.permissions.guard.mode
+        self.said, self.added = {}, {}
+        return replace(new_session_options(self.options), model=runtime.model.name, mode=mode)
+
+    def _open_transcripts(self, stack: AsyncExitStack) -> None:
+        """Write the transcripts that the client expects, and send them to its session store."""
+        files, frames = self._expects_transcripts(), bool(self._args.session_mirror)
+        if not files and not frames:
+            return
+        written = transcripts.SessionTranscripts(
+            self.session, stack, os.environ, files=files, frames=frames
         )
-        pending = [*agent.session.read_whole_log()]
 
-        def send_new_entries() -> None:
-            while events.statistics().current_buffer_used:
-                event = events.receive_nowait()
-                pending.extend((event,) if isinstance(event, Entry) else ())
-            if frame := frames.encode_frame(pending):
+        def write_new_entries() -> None:
+            for frame in written.take_frames():
                 print_json_line(frame)
-            pending.clear()
 
-        return send_new_entries
+        self.run.follow_with = write_new_entries
+        stack.callback(write_new_entries)
+
+    def _expects_transcripts(self) -> bool:
+        """Return whether the client is one that looks for transcripts in files."""
+        return self._greeted is not None and self.options.persist
 
     async def _enter_session(self, stack: AsyncExitStack) -> LiveSession:
         try:
             return await stack.enter_async_context(await self._create_driven_session())
         except UserError as fault:
-            if self._greeted is not None:
-                print_json_line(_control_error_response(self._greeted[0], str(fault)))
+            self.run.report_unopened_session(self.options.resume, str(fault))
             raise
 
     async def _create_driven_session(self) -> LiveSession:
         """Create the session that the flags and `initialize` ask for."""
-        _, greeting = self._greeted or ("", DEFAULT_GREETING)
-        self.options = options = _options_with_greeting(options_from_args(self._args), greeting)
+        options, greeting = self.options, self._greeting
         wanted = (*mcp.find_host_servers(options.mcp), *(greeting.sdk_mcp_servers or ()))
         self.servers = await mcp.connect_host_servers(self.connection, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
@@ -174,14 +191,21 @@ class ControlSession:
         own = [server.brief_status() for server in self.servers.values()]
         return [*list_server_statuses(self.session.runtime.mcp_servers), *own]
 
-    async def _serve(self, group: TaskGroup) -> None:
-        session = self.session
-        for notice in session.runtime.notices:
+    async def _serve(self) -> bool:
+        """Serve the client until it is gone or clears the conversation; return whether it did."""
+        for notice in self.session.runtime.notices:
             write_stderr(f"travois: {notice}\n")
-        group.start_soon(self._answer_all, group)
-        while (line := await self._next_message()) is not None:
-            await self._handle_message(line)
-        await self.run.finish_memory(session, patience=MAX_EXIT_SECONDS)
+        receiving = anyio.CancelScope()
+        async with anyio.create_task_group() as answering:
+            answering.start_soon(self._answer_all, answering, receiving)
+            while (line := await self._next_message()) is not None:
+                if await self._handle_message(line) == "cleared":
+                    receiving.cancel()  # what was asked already is still answered
+                    self.session.leaving = "clear"
+                    return True
+            await self.run.finish_memory(self.session, patience=MAX_EXIT_SECONDS)
+            answering.cancel_scope.cancel()
+        return False
 
     async def _read_lines(self) -> None:
         """Route each input line; at the end of input, fail all open questions."""
@@ -238,9 +262,10 @@ class ControlSession:
             await anyio.sleep(READER_POLL_SECONDS)
         raise BrokenPipeError
 
-    async def _answer_all(self, group: TaskGroup) -> None:
-        async for id, request in self._requests[1]:
-            group.start_soon(self._answer_one, id, request)
+    async def _answer_all(self, group: TaskGroup, receiving: anyio.CancelScope) -> None:
+        with receiving:
+            async for id, request in self._requests[1]:
+                group.start_soon(self._answer_one, id, request)
 
     async def _answer_one(self, id: str, request: ControlRequest) -> None:
         with anyio.CancelScope() as self._scopes[id]:
@@ -307,7 +332,8 @@ class ControlSession:
                 group.cancel_scope.cancel()
         return found[0] if found else await self._next_message()
 
-    async def _handle_message(self, line: InputLine) -> None:
+    async def _handle_message(self, line: InputLine) -> Literal["handled", "cleared"]:
+        """Run a turn with a message; return what to do with `/clear`."""
         self.run.report_state("running")
         try:
             await self._apply_changes()
@@ -315,14 +341,22 @@ class ControlSession:
                 line, self.session.runtime.agent.world.blobs
             )
             if not line.client_composed:
+                if self._is_clear_command(prompt):
+                    return "cleared"
                 prompt = await commands.expand_typed_command(
                     self.session, self.run.commands, prompt
                 )
         except UserError as fault:
             self.run.report_unstarted_turn(self.session, str(fault))
-            return
-        if await self.run.run_turn(self.session, prompt, given=line.uuid or "") and line.uuid:
+            return "handled"
+        given, origin = line.uuid or "", line.origin
+        if await self.run.run_turn(self.session, prompt, given=given, origin=origin) and line.uuid:
             self.said[line.uuid] = self.session.runtime.agent.session.prompted
+        return "handled"
+
+    def _is_clear_command(self, prompt: tuple[TextOrMedia, ...]) -> bool:
+        own = CLEAR_COMMAND.removeprefix("/") in self.run.commands
+        return typed_text(prompt).strip() == CLEAR_COMMAND and not own
 
 
 def _options_with_greeting(options: Options, greeting: ControlRequest) -> Options:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from travois.agents.task_list import AgentTasks
 from travois.compose.hooks import fire_model_switch
 from travois.compose.models import model_catalog
+from travois.compose.options import new_session_options
 from travois.compose.session import load_workspace
 from travois.compose.skills import skill_folders
 from travois.core.content import extract_text
@@ -31,7 +32,6 @@ from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.terminal import escape_controls
 from travois.tui import clipboard, theme
 from travois.tui.slash import CURRENT_MARK, CommandHost, SlashCommand
-from travois.tui.slash_commands.sessions import new_session_options
 
 with lazy_imports():
     from travois.commands import models

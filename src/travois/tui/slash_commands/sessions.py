@@ -38,11 +38,6 @@ async def choose_session(
     return None if found is None else picker.resume_options(found, options)
 
 
-def new_session_options(options: Options) -> Options:
-    """Return the options for a new, empty session after /clear."""
-    return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
-
-
 def reason_for_leaving(options: Options | None) -> LeaveReason:
     """Return why a slash command ends the session, given the next one's options."""
     if options is None:
