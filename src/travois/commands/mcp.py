@@ -129,7 +129,7 @@ def run_mcp_show(args: Namespace) -> int:
     """Print the configuration of one MCP server."""
     server = _find_server(args.name)
     for key, value in msgspec.to_builtins(server).items():
-        hidden = key in ("env", "headers", "client")
+        hidden = key in ("env", "headers", "client", "machine")
         shown = dict.fromkeys(value, "…") if hidden else mask_value(key, value)
         if value:
             print_line(escape_controls(f"{key}: {shown}", lines="show"))
@@ -250,6 +250,9 @@ def run_mcp_login(args: Namespace) -> int:
     server, (place, _, _) = _find_server(args.name), _find_servers_here()
     if not server.url:
         raise UserError(f"{server.name} is a local program and needs no login")
+    if server.machine is not None:
+        why = "it is configured with credentials of its own (oauth.grantType)"
+        raise UserError(f"{server.name} needs no login", why=why)
     why = anyio.run(log_in_to_server, server, place.home.path / "mcp" / "tokens", _say_and_flush)
     print_line(why or f"Logged in to {server.name}.")
     return 1 if why else 0

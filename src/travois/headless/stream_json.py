@@ -228,7 +228,8 @@ class TurnTally:
         )
         subtype = RESULT_SUBTYPES.get(self.ended.why, "error_during_execution")
         if self.api_error_name:  # as clients expect it: the run went well, the API did not
-            told, subtype = {"result": self.api_error_text}, "success"
+            subtype = "success"
+            told = {"result": self.api_error_text}
         if self.shape is not None and self.shape.given:
             told["structured_output"] = self.shape.value
         elif self.shape is not None and self.shape.is_exhausted:

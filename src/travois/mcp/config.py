@@ -32,7 +32,7 @@ from travois.settings.trust import hash_scripts
 from travois.settings.validate import SettingsLevel, is_json_array, is_settings_tree
 
 if TYPE_CHECKING:
-    from travois.mcp.tools import McpServerConfig, ToolLoading
+    from travois.mcp.tools import MachineLogin, McpServerConfig, ToolLoading
 
 with lazy_imports():
     import tomllib
@@ -45,6 +45,9 @@ with lazy_imports():
 
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
 DEFAULT_TOOL_SHARE = 0.1
+MACHINE_GRANTS = ("client_credentials", "cross_app_access")
+"""The values of `oauth.grantType`: logins without a person."""
+DEFAULT_SIGNING_ALGORITHM = "RS256"
 WEBSOCKET_SCHEMES = ("ws://", "wss://")
 WEBSOCKET_ERROR = "MCP does not support WebSockets; use the http address of the server"
 VARIABLE_PATTERN = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
@@ -106,6 +109,8 @@ def build_server_config(
         headers=dict(_read_headers(tree, environ, expand_text)),
         helper=str(tree.get("headersHelper") or ""),
         client=dict(_read_oauth_client(tree, expand_text)),
+        machine=_read_machine_login(tree, expand_text),
+        metadata_url=_read_oauth_text(tree, "clientMetadataUrl", expand_text),
         port=_read_callback_port(tree),
         standing="all" if tree.get("alwaysLoad") else _standing_from_environ(environ),
         start=_read_seconds(tree, "startup_timeout_sec", start),
@@ -178,6 +183,49 @@ def _read_oauth_client(tree: Json, text: VariableExpander) -> Iterator[tuple[str
     yield "token_endpoint_auth_method", "client_secret_post" if secret else "none"
     if secret:
         yield "client_secret", text(secret)
+
+
+def _read_oauth_text(tree: Json, key: str, text: VariableExpander) -> str:
+    """Read a text in the OAuth table of an MCP server's entry; empty if there is none."""
+    oauth = tree.get("oauth")
+    value = oauth.get(key) if is_settings_tree(oauth) else None
+    return text(value) if value else ""
+
+
+def _read_machine_login(tree: Json, text: VariableExpander) -> MachineLogin | None:
+    """Read the credentials for a login without a person; raises ValueError if some are missing."""
+    oauth = tree.get("oauth")
+    grant = _read_oauth_text(tree, "grantType", text)
+    if not grant or not is_settings_tree(oauth):
+        return None
+    if grant not in MACHINE_GRANTS:
+        raise ValueError(f"oauth.grantType is {grant!r}, not one of {', '.join(MACHINE_GRANTS)}")
+    inner = oauth.get("identityProvider")
+    idp = {"oauth": inner} if is_settings_tree(inner) else {}
+    crosses = grant == MACHINE_GRANTS[1]
+    login = tools.MachineLogin(
+        client_id=_read_oauth_text(tree, "clientId", text),
+        issuer=_read_oauth_text(tree, "issuer", text),
+        client_secret=_read_oauth_text(tree, "clientSecret", text),
+        private_key=_read_oauth_text(tree, "privateKey", text),
+        algorithm=_read_oauth_text(tree, "signingAlgorithm", text) or DEFAULT_SIGNING_ALGORITHM,
+        scope=_read_oauth_text(tree, "scope", text),
+        id_token=_read_oauth_text(idp, "idToken", text) if crosses else "",
+        idp_client_id=_read_oauth_text(idp, "clientId", text),
+        idp_token_endpoint=_read_oauth_text(idp, "tokenEndpoint", text),
+    )
+    needed = {
+        "oauth.clientId": login.client_id,
+        "oauth.issuer": login.issuer,
+        "oauth.clientSecret": login.client_secret or (login.private_key and not crosses),
+    }
+    if crosses:
+        needed["oauth.identityProvider.idToken"] = login.id_token
+        needed["oauth.identityProvider.clientId"] = login.idp_client_id
+        needed["oauth.identityProvider.tokenEndpoint"] = login.idp_token_endpoint
+    if missing := [key for key, value in needed.items() if not value]:
+        raise ValueError(f"grantType {grant} needs {', '.join(missing)}")
+    return login
 
 
 def _read_callback_port(tree: Json) -> int:
@@ -398,6 +446,7 @@ def find_mcp_servers(
                 raise ValueError(why)
             register_secrets(find_likely_secrets((*made.env.items(), *made.client.items())))
             register_secrets(made.headers.items())
+            register_secrets(made.machine.secrets if made.machine else ())
             servers[entry.name] = made
         except (ValueError, TypeError) as error:
             notices.append(f"{entry.origin}: server {entry.name} is not used: {error}")

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from errno import ENOTSUP
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,7 +64,7 @@ with lazy_imports():
     from mcp.shared import message as shared_message
 
     import mcp
-    from travois.mcp import oauth_provider
+    from travois.mcp import machine_login, oauth_provider
 
 # Talking with a server that is a program: a message on each line, and nothing without bounds.
 
@@ -628,19 +629,21 @@ class McpConnection(McpLifecycle):
             return open_stdio_streams(
                 lambda: around.processes.connect_stdio(command, log=log.append), ended=self._ended
             )
-        auth = (
-            oauth_provider.StoredLoginProvider(server, self._tokens)
-            if self._tokens.path.exists()
-            else None
-        )
         headers = await run_headers_helper(server, around.processes) if server.helper else {}
-        return connect_remote(
+        connect = partial(
+            connect_remote,
             server,
-            auth=auth,
             headers=headers,
             forgotten=self._on_session_lost,
             ended=self._ended.set,
         )
+        if server.machine is not None:
+            login = machine_login.create_machine_login(server, server.machine, self._tokens)
+            return connect(auth=login)
+        if not self._tokens.path.exists():
+            return connect()
+        auth = oauth_provider.StoredLoginProvider(server, self._tokens)
+        return connect(auth=auth, check=auth.check_response)
 
     def _sandbox_profile(self) -> SandboxProfile | None:
         """Return the profile of a sandboxed server; raises OSError where none is available."""

@@ -24,6 +24,7 @@ with lazy_imports():
 
 DECLINE_LABEL = "Decline"
 DONE_LABEL = "Done"
+DEFAULT_LABEL = "Default: {}"
 AGREE_LABEL = "Agree"
 MAX_QUESTION_CHARS = 1_000
 MAX_QUESTIONS_AT_ONCE = 4
@@ -41,10 +42,27 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     mode = params.mode or "form"
     heard = await env.fire_hooks(Elicitation(server, params.message, mode, schema, url, id))
     if answer := _answer_from_hooks(heard):
-        return answer
-    given = await _ask_person(server, params, env)
+        return _fill_defaults(answer, schema)
+    given = _fill_defaults(await _ask_person(server, params, env), schema)
     told = ElicitationResult(server, given.action, mode, given.content, id)
-    return _answer_from_hooks(await env.fire_hooks(told)) or given
+    changed = _answer_from_hooks(await env.fire_hooks(told))
+    return _fill_defaults(changed, schema) if changed else given
+
+
+def _fill_defaults(answer: mcp_types.ElicitResult, schema: object) -> mcp_types.ElicitResult:
+    """Fill in the default values of fields that an accepted answer leaves out."""
+    if answer.action != "accept" or schema is None:
+        return answer
+    fields = as_object(as_object(schema).get("properties"))
+    given = answer.content or {}
+    missing = {
+        name: as_object(shape)["default"]
+        for name, shape in fields.items()
+        if name not in given and "default" in as_object(shape)
+    }
+    return mcp_types.ElicitResult.model_validate(
+        {"action": answer.action, "content": missing | given}
+    )
 
 
 def _answer_from_hooks(decision: HookDecision) -> mcp_types.ElicitResult | None:
@@ -85,7 +103,11 @@ async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> mcp
     if DECLINE_LABEL in answers:
         return mcp_types.ElicitResult(action="decline")
     pairs = zip(fields.items(), answers, strict=False)
-    values = {name: _convert_answer(as_object(shape), answer) for (name, shape), answer in pairs}
+    values = {
+        name: _convert_answer(as_object(shape), answer)
+        for (name, shape), answer in pairs
+        if answer != DEFAULT_LABEL.format(as_object(shape).get("default"))
+    }
     return mcp_types.ElicitResult(action="accept", content=values if params.mode != "url" else None)
 
 
@@ -95,7 +117,9 @@ def _field_choice(head: str, name: str, shape: dict[str, object]) -> Choice:
     about = _clean_question_text(as_string(shape.get("description")))
     named = [str(one) for one in as_list(shape.get("enum"))]
     named = named or (["yes", "no"] if shape.get("type") == "boolean" else [])
+    default = DEFAULT_LABEL.format(shape["default"]) if "default" in shape else ""
     options = (
+        *((ChoiceOption(_clean_question_text(default)),) if default else ()),
         *(ChoiceOption(_clean_question_text(one)) for one in named),
         ChoiceOption(DECLINE_LABEL),
     )

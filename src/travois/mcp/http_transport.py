@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
-    from travois.mcp.oauth_provider import StoredLoginProvider
-
 
 with lazy_imports():
     from mcp.client import sse as client_sse
@@ -41,14 +39,16 @@ HEADERS_TIMEOUT_SECONDS = 10.0
 async def connect_remote(
     server: McpServerConfig,
     *,
-    auth: StoredLoginProvider | None = None,
+    auth: httpx2.Auth | None = None,
+    check: Callable[[httpx2.Response], None] = lambda response: None,
     headers: dict[str, str] | None = None,
     forgotten: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[TransportStreams]:
     """Connect to a remote MCP server by HTTP.
 
-    `forgotten` is called when the server no longer knows our session, `ended` when its stream ends.
+    `check` is called with each response, `forgotten` when the server no longer knows our session,
+    `ended` when its stream ends.
     """
     told = {**server.headers, **(headers or {})}
 
@@ -56,8 +56,7 @@ async def connect_remote(
         if auth is None and response.status_code in REFUSED_STATUSES:
             ours = "authorization" in map(str.lower, told)
             raise PermissionError(AUTHORIZATION_REFUSED if ours else login_hint(server))
-        if auth is not None:
-            auth.check_response(response)
+        check(response)
         if (
             response.status_code == SESSION_UNKNOWN_STATUS
             and SESSION_HEADER in response.request.headers

@@ -63,7 +63,7 @@ async def _run_login(server: McpServerConfig, folder: Path, show: Callable[[str]
         auth = oauth_provider.StoredLoginProvider(
             server, kept, port=door.port, show=door.open_login_page, code=door.wait_for_code
         )
-        async with mcp.Client(connect_remote(server, auth=auth)):
+        async with mcp.Client(connect_remote(server, auth=auth, check=auth.check_response)):
             return
 
 

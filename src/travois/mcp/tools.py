@@ -249,6 +249,35 @@ PIN_PREFIX = "mcp:"
 DOUBLE_UNDERSCORE = re.compile("__+")
 
 
+class MachineLogin(msgspec.Struct, frozen=True):
+    """Credentials with which we log in to a server's authorization server without a person.
+
+    Besides its id, a client has a secret or a private key; with an ID token of the user, a secret.
+    """
+
+    client_id: str
+    issuer: str
+    """The authorization server, the only one that gets the credentials."""
+    client_secret: str = ""
+    private_key: str = ""
+    algorithm: str = "RS256"
+    scope: str = ""
+    id_token: str = ""
+    """The user's ID token, which the identity provider exchanges for an assertion."""
+    idp_client_id: str = ""
+    idp_token_endpoint: str = ""
+
+    @property
+    def secrets(self) -> tuple[tuple[str, str], ...]:
+        """The values that must not be shown or logged, with their names."""
+        found = {
+            "clientSecret": self.client_secret,
+            "privateKey": self.private_key,
+            "idToken": self.id_token,
+        }
+        return tuple((name, value) for name, value in found.items() if value)
+
+
 class McpServerConfig(msgspec.Struct, frozen=True):
     """The configuration of an MCP server: a program to start, or an address."""
 
@@ -266,6 +295,10 @@ class McpServerConfig(msgspec.Struct, frozen=True):
     """A command that prints more headers, each time that a connection is made."""
     client: dict[str, str] = {}
     """Our OAuth client registration, where the server's owner provided one."""
+    machine: MachineLogin | None = None
+    """Credentials of our own, where no person logs in."""
+    metadata_url: str = ""
+    """The address of a document about us that serves as our client id where servers allow it."""
     port: int = 0
     """The required port of the login callback; 0 for any."""
     standing: ToolLoading = "some"
