@@ -24,6 +24,7 @@ test-full: test
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/core tests/providers tests/permissions tests/tools tests/sessions tests/search tests/memory
 	$(BIN)/python -m tests.permissions.observed 1 3000
 	$(BIN)/python -m bench permissions --fuzz 100000
+	$(BIN)/python -m bench conformance --write
 	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
 
 check: $(VENV)/.installed-dev

@@ -2,6 +2,7 @@
 
 `python -m bench tokens|fidelity|memory|calls|asks FOLDER [OPTION …]` runs one over recorded data.
 `python -m bench fleet [OPTION …]` runs a fleet against the lab.
+`python -m bench conformance [SUITE …] [--write]` runs suites of npm and PyPI (docs/conformance.md).
 `python -m bench permissions --fuzz COUNT` compares verdicts on random lines with a real bash.
 """
 
@@ -25,6 +26,9 @@ def main() -> int:
         return 0
     if sys.argv[1:2] == ["permissions"]:
         import_module("bench.permissions").main(sys.argv[2:])
+        return 0
+    if sys.argv[1:2] == ["conformance"]:
+        import_module("bench.conformance").main()
         return 0
     if sys.argv[1:2] == ["fleet"]:
         import_module("bench.fleet").main(sys.argv[2:])

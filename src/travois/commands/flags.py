@@ -42,6 +42,7 @@ COMMANDS = {
     "mail": "send messages to other sessions and teams",
     "permissions": "explain why a tool call is allowed or denied; test rules",
     "config": "show settings, and which file each comes from",
+    "skills": "list the skills of this folder, and what is wrong with their files",
     "plugins": "list the active plugins and what they provide",
     "mcp": "list, test, add, approve and log in to MCP servers",
     "import": "import settings, memories and sessions from another agent",

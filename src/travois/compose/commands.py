@@ -24,7 +24,6 @@ from travois.settings.sources import parse_setting_sources
 from travois.skills import invoke
 from travois.skills.command_files import load_commands
 from travois.skills.command_text import TYPED_COMMAND, CustomCommand
-from travois.skills.skill_files import SKILL_FILE
 from travois.skills.skills import REQUESTED_SKILL_STATE, SKILL_STATE_PREFIX, render_skill
 
 DELEGATE_PROMPT = "Call the Skill tool with name {name} and args {args}, then tell me the result."
@@ -92,7 +91,7 @@ async def _fire_expansion_hook(
 
 async def expand_command(session: LiveSession, custom: CustomCommand, typed: str) -> str:
     """Expand a custom command or skill to a prompt; raises `UserError` if it may not run."""
-    agent, skill = session.runtime.agent, os.path.basename(custom.origin) == SKILL_FILE
+    agent, skill = session.runtime.agent, custom.is_skill
     if (
         custom.agent
         and "Skill" in agent.tools.by_name

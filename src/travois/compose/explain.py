@@ -35,7 +35,6 @@ from travois.ports.tool import CallLocation, ToolError
 from travois.prompt.output_styles import load_styles
 from travois.settings.schema import LoadedSettings
 from travois.skills.command_files import load_commands
-from travois.skills.skill_files import SKILL_FILE
 from travois.tools.catalog import TOOLS
 
 
@@ -80,7 +79,7 @@ def _list_commands(workspace: Workspace, loaded: LoadedSettings) -> EffectivePar
 def _list_skills(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     """List the skills in effect in a folder, with their files."""
     for skill in skills.compose_skills(workspace, loaded, Options()).load_always().skills:
-        if skill.origin.endswith(SKILL_FILE):
+        if skill.is_skill:
             yield skill.name, EffectivePart(skill.description, skill.origin)
 
 

@@ -82,6 +82,12 @@ class CustomCommand(msgspec.Struct, frozen=True):
     """The model that does it, if an agent of its own does."""
     effort: str = ""
     """The effort of that model."""
+    flaws: tuple[str, ...] = ()
+    """How the file of a skill deviates from the open format."""
+    extensions: tuple[str, ...] = ()
+    """Fields of a skill's file that only some agents know."""
+    is_skill: bool = False
+    """True for a skill with a file of its own, False for a command."""
     runner: str = ""
     """The shell for commands in its text: the usual one if empty, none if `off`."""
 

@@ -36,6 +36,7 @@ AGENT_FOLDERS = (
 )
 """Folders of a project, or of a person, in which agents keep what belongs to them."""
 SKILL_FILE = "SKILL.md"
+SKILL_FILES = (SKILL_FILE, "skill.md")
 MAX_SKILL_FILES = 300
 """Skills read from one folder, at most."""
 MAX_SKILL_CHARS = 200_000
@@ -243,9 +244,9 @@ def _read_skill_folder(
     except OSError:
         return
     for name in [""] if SKILL_FILE in names else names:
-        path = os.path.join(folder.folder, name, SKILL_FILE)
+        path = _find_skill_file(os.path.join(folder.folder, name))
         real = os.path.realpath(path)
-        if name.startswith(".") or real in seen or not os.path.isfile(real):
+        if name.startswith(".") or not path or real in seen:
             continue
         seen.add(real)
         if folder.held and not is_inside(real, os.path.realpath(folder.held)):
@@ -257,7 +258,13 @@ def _read_skill_folder(
             notices.append(f"{path} is ignored: {error.strerror or error}")
             continue
         skill = parse_skill(text, origin=path, prefix=folder.prefix)
-        if skill.body:
+        if skill.body or skill.description:
             yield skill
         else:
-            notices.append(f"{path} is ignored: it has no text below its front matter")
+            notices.append(f"{path} is ignored: it has neither a description nor a text")
+
+
+def _find_skill_file(folder: str) -> str:
+    """Return the file of the skill in a folder; empty if there is none."""
+    paths = (os.path.join(folder, name) for name in SKILL_FILES)
+    return next(filter(os.path.isfile, paths), "")

@@ -19,6 +19,7 @@ from travois.files import front_matter
 from travois.prompt.environment import NO_VALUE, escape_line
 from travois.prompt.instruction_text import matches_scope_pattern
 from travois.skills.command_text import CustomCommand, parse_prompt_file
+from travois.skills.skill_format import find_extensions, find_skill_flaws
 
 SKILLS_OPENING = "<skills>\n"
 SKILLS_CLOSING = "\n</skills>"
@@ -27,17 +28,32 @@ SKILL_LIST_SHARE = 0.01
 """The part of the window that the list may take, if nobody says otherwise."""
 SUMMARY_WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
 """Characters of a summary; fewer where there are many skills."""
+MAX_FLAW_NOTICES = 5
+"""Skills with flaws that are named at the start, at most."""
 SKILL_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 HEADING_LINE = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
 
 
 class LoadedSkills(msgspec.Struct, frozen=True):
-    """The available skills in order of precedence, and notices about others."""
+    """The available skills in order of precedence, and notices about other files."""
 
     skills: tuple[CustomCommand, ...] = ()
-    notices: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Notices about files that are not used."""
     share: float = SKILL_LIST_SHARE
     """The part of the window that the list may take."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should hear at the start: ignored files, and skills with flaws."""
+        flawed = [one for one in self.skills if one.flaws]
+        told = (
+            f"skill {one.name}: {'; '.join(one.flaws)} ({one.origin})"
+            for one in flawed[:MAX_FLAW_NOTICES]
+        )
+        more = len(flawed) - MAX_FLAW_NOTICES
+        rest = (f"{more} more skills deviate from the format; see `travois skills`",)
+        return (*self.ignored, *told, *(rest if more > 0 else ()))
 
 
 def parse_skill(text: str, *, origin: str, prefix: str = "") -> CustomCommand:
@@ -50,6 +66,9 @@ def parse_skill(text: str, *, origin: str, prefix: str = "") -> CustomCommand:
         name=f"{prefix}{name}",
         description=told.description or _find_first_paragraph(told.body),
         first=0,
+        is_skill=True,
+        flaws=find_skill_flaws(text, folder),
+        extensions=find_extensions(text),
         paths=_split_globs(front_matter.parse_front_matter(text).values.get("paths", ())),
     )
 
