@@ -362,7 +362,7 @@ def test_an_exception_for_one_project_leaves_the_rule_for_the_others(tmp_path: P
     [
         ("Remember this!", "it does not say by itself what it means"),
         ("Remember to use bun just for now.", "it was not meant to last"),
-        ("Don't forget to run the tests for this PR.", "it was not meant to last"),
+        ("From now on, skip the linter for this PR.", "it was not meant to last"),
     ],
 )
 def test_a_wish_that_is_not_kept_says_why_and_how_to_keep_it(

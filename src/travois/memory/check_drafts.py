@@ -46,13 +46,15 @@ from travois.memory.speakers import SpeakerVoice, Statement, split_spoken_senten
 MIN_QUOTE_CHARS = 6
 MAX_QUOTE_CHARS = 400
 """Characters that a quote may have, at most."""
+NEARBY_CHARS = 80
+"""Characters before and after the words that are looked at for a secret, too."""
+MAX_QUOTED_LINES = 20
+"""Quoted lines of a message that are looked at for a secret that its sentence names."""
 MAX_DESCRIPTION_CHARS = 150
 MIN_SUPPORT_SHARE = 0.6
 """Least share of a memory that must occur in the conversation."""
 MIN_USER_SHARE = 0.25
 """Least share of a wish that the user must have said."""
-MIN_SHOWN_SHARE = 0.4
-"""Least share of a model's statement that someone else must have said."""
 
 
 class EvidenceContext(msgspec.Struct, frozen=True, dict=True):
@@ -110,6 +112,8 @@ class EvidenceQuote(msgspec.Struct, frozen=True):
     """The quoted words with the sentence around them."""
     after: str = ""
     """The speaker's next words."""
+    around: str = ""
+    """Some of the message before and after the words."""
 
 
 def check_drafts(found: Iterable[MemoryDraft], context: EvidenceContext) -> list[DraftVerdict]:
@@ -133,7 +137,7 @@ def check_draft(draft: MemoryDraft, context: EvidenceContext) -> DraftVerdict:
     place = find_quote(draft.words, context)
     if isinstance(place, Reject):
         return place
-    if kind := context.secret(place.sentence):
+    if kind := _find_secret_nearby(place, context):
         return Reject(f"its sentence contains a secret ({kind})")
     draft = replace(draft, why=_keep_supported_reason(draft.why, context))
     if why := _find_rejection_reason(draft, place, context):
@@ -143,6 +147,14 @@ def check_draft(draft: MemoryDraft, context: EvidenceContext) -> DraftVerdict:
         return NeedsReview(PutMemory(memory), why)
     told = _find_stated_scope(place)
     return settle_draft(draft, memory, context.known, sentence=place.sentence, told=told)
+
+
+def _find_secret_nearby(place: EvidenceQuote, context: EvidenceContext) -> str:
+    """Return the kind of secret near the quoted words, also if the user put it in quotes."""
+    passed = (one for one in context.said if one.seq == place.by.seq and one.voice == "tool")
+    quoted = (line for one in passed for line in one.text.splitlines()[:MAX_QUOTED_LINES])
+    texts = (place.sentence, place.around, *(f"{place.sentence} {line}" for line in quoted))
+    return next((kind for text in texts if (kind := context.secret(text))), "")
 
 
 def find_quote(words: str, context: EvidenceContext) -> EvidenceQuote | Reject:
@@ -160,7 +172,9 @@ def find_quote(words: str, context: EvidenceContext) -> EvidenceQuote | Reject:
             if one.seq <= context.since:
                 return Reject("its source was already examined")
             sentence = _find_sentence(one.text, hit)
-            return EvidenceQuote(one, hit[0], sentence, _find_continuation(one, hit, context))
+            after = _find_continuation(one, hit, context)
+            around = one.text[max(0, hit.start() - NEARBY_CHARS) : hit.end() + NEARBY_CHARS]
+            return EvidenceQuote(one, hit[0], sentence, after, around)
     return Reject("the quoted words do not appear in the conversation")
 
 
@@ -210,32 +224,23 @@ def _repeats_memory(draft: MemoryDraft, context: EvidenceContext) -> bool:
 
 def _find_uselessness(draft: MemoryDraft, quote: EvidenceQuote, *, renewed: bool) -> str:
     """Return why nobody will need a memory draft later; empty if somebody may."""
-    by, wish = quote.by, draft.type in ("user", "feedback")
+    by, sentence = quote.by, quote.sentence
     if by.files:
         return "the project files already say it"
-    if signals.is_withdrawn(quote.sentence) or signals.retracts_earlier(quote.after):
+    asked = signals.asks_to_remember(sentence)
+    if draft.lasts == "now" and not asked:
         return "it was not meant to last"
-    if by.voice != "user":
-        telling = wish or signals.states_a_fact(draft.text, by=by.voice)
-        return signals.find_temporary_reason(draft.text, said=False) or (
-            "" if telling else "it will not help later"
-        )
-    sentence = quote.sentence
-    if renewed and not signals.is_question(sentence):
-        return ""
-    idle = wish and not signals.is_lasting(sentence) and not signals.may_be_lasting(sentence)
-    if (
-        signals.is_question(sentence)
-        or signals.is_task(sentence)
-        or idle
-        or signals.claims_done(draft.text, sentence)
-    ):
+    for text in (sentence, draft.text):
+        if why := signals.find_passing_reason(text, asked=asked):
+            return why
+    if signals.retracts_earlier(quote.after) or signals.takes_back(sentence):
+        return "it was not meant to last"
+    if by.voice == "user" and (signals.is_question(sentence) or signals.SPECIFIED.search(sentence)):
         return "it is a task or a question"
-    return (
-        ""
-        if signals.asks_to_remember(quote.sentence)
-        else signals.find_temporary_reason(draft.text, said=True)
-    )
+    wish = draft.type in ("user", "feedback") and by.voice == "user"
+    if wish and not renewed and not signals.is_lasting(sentence, by.text):
+        return "" if signals.may_be_lasting(sentence) else "it is a task or a question"
+    return ""
 
 
 def _repeats_line(text: str, line: str) -> bool:
@@ -274,55 +279,37 @@ def _collect_supporting_words(quote: EvidenceQuote, context: EvidenceContext) ->
 
 def _find_review_reason(draft: MemoryDraft, quote: EvidenceQuote, context: EvidenceContext) -> str:
     """Return why the user must decide on a draft; empty if its source suffices."""
-    told = max(
-        context.tool_sentences,
-        key=lambda line: share_covered(draft.text, content_words(line)),
-        default="",
-    )
-    by_tool = share_covered(draft.text, content_words(told)) if told else 0.0
-    by_user = share_covered(draft.text, context.words_by_voice["user"])
     if quote.by.voice != "user":
-        wish = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
-        steers = signals.addresses_reader(quote.sentence) or (
-            by_tool >= MIN_SUPPORT_SHARE and signals.addresses_reader(told)
-        )
-        if wish or steers:
-            return "the user did not say it"
-        alone = quote.by.voice == "model" and max(by_tool, by_user) < MIN_SHOWN_SHARE
-        return "only the model said it" if alone else ""
-    if by_tool > by_user and by_tool >= MIN_SUPPORT_SHARE and not _only_states_fact(draft, told):
+        return "the user did not say it"
+    wishes = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
+    by_tool = max(
+        (share_covered(draft.text, content_words(line)) for line in context.tool_sentences),
+        default=0.0,
+    )
+    by_user = share_covered(draft.text, context.words_by_voice["user"])
+    if wishes and by_tool > by_user and by_tool >= MIN_SUPPORT_SHARE:
         return "it comes from a tool or a web page, not from the user"
-    wish = draft.type in ("user", "feedback")
-    if (wish or signals.expresses_wish(draft.text)) and (
-        why := signals.find_doubt(quote.sentence, quote.words, quote.after)
-    ):
-        return why
-    wishes = wish or signals.expresses_wish(draft.text)
-    if wishes and quote.by.blocks and not _is_request_at_edge(quote):
-        return "it may come from text that the user pasted"
-    if (
-        wishes
-        and signals.asks_something(quote.by.text)
-        and not signals.asks_to_remember(quote.sentence)
-    ):
-        return "the user may only be asking about it"
-    standing = signals.is_lasting(quote.sentence) or _repeats_memory(draft, context)
-    if (wish or signals.is_bare_command(draft.text)) and not standing:
-        return "the user may have meant it only for now"
-    meant = signals.asks_to_remember_this(quote.sentence)
-    return "" if meant or by_user >= MIN_USER_SHARE else "it goes beyond what the user said"
+    asked = signals.asks_to_remember(quote.sentence)
+    if not asked and signals.reports_others(quote.sentence):
+        return "the user reported what someone else says"
+    if wishes:
+        if why := signals.find_doubt(quote.words, quote.sentence, quote.by.text):
+            return why
+        if quote.by.blocks and not _is_request_at_edge(quote):
+            return "it may come from text that the user pasted"
+        if signals.asks_something(quote.by.text) and not asked:
+            return "the user may only be asking about it"
+        if not signals.is_lasting(quote.sentence, quote.by.text) and not _repeats_memory(
+            draft, context
+        ):
+            return "the user may have meant it only for now"
+    return "" if asked or by_user >= MIN_USER_SHARE else "it goes beyond what the user said"
 
 
 def _is_request_at_edge(quote: EvidenceQuote) -> bool:
     """Return whether the first or the last line of a message asks to remember it."""
     lines = quote.by.text.strip().splitlines()
     return signals.asks_to_remember(quote.sentence) and quote.sentence in f"{lines[0]}\n{lines[-1]}"
-
-
-def _only_states_fact(draft: MemoryDraft, told: str) -> bool:
-    """Return whether a draft only states what someone else stated."""
-    wish = draft.type in ("user", "feedback") or signals.expresses_wish(draft.text)
-    return not wish and not signals.addresses_reader(told)
 
 
 def _keep_supported_reason(why: str, context: EvidenceContext) -> str:

@@ -112,6 +112,8 @@ class MemoryDraft(msgspec.Struct, frozen=True):
     scope: MemoryScope | None = None
     replaces: str = ""
     """The name of a memory that no longer holds because of this."""
+    lasts: str = ""
+    """The model's judgement: `now` if the user meant it only for the work at hand."""
 
 
 def build_draft_request(instructions: str, known: Iterable[Memory]) -> str:
@@ -136,7 +138,7 @@ def parse_drafts(reply: str) -> tuple[MemoryDraft, ...]:
 def make_draft_name(text: str) -> str:
     """Make a memory name from the first words of a text."""
     words = re.findall(r"[a-z0-9]+", text.casefold())
-    return "-".join(words[:6])[:60].strip("-") or "memory"
+    return "-".join(words[:6])[:60].strip("-") or "note"
 
 
 def _parse_draft(raw: msgspec.Raw) -> MemoryDraft | None:

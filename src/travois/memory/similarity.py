@@ -9,61 +9,25 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
-# The little words on which it depends how a sentence is meant, as other people write them.
-
-
-ENGLISH_EQUIVALENTS = {
-    "i'm": r"im(?= (?:an?|not|the|new|from|based)\b)",
-    "don't": r"dont|bitte keine?n?|keine?n? (?=\w+ (?:verwenden|benutzen|nehmen))",
-    "doesn't": "doesnt",
-    "please": r"pls|plz|plis|bitte|por favor|s'il (?:te|vous) pla[iî]t|stp|svp",
-    "you": "u|ya",
-    "every time": r"jedes ?mal|cada vez(?! más)|chaque fois|evry time",
-    "always": r"immer(?! (?:noch|mehr|wieder))|grundsätzlich|stets|siempre|toujours|sempre|"
-    r"alwyas|allways",
-    "never": r"nie(?:mals)?(?: wieder)?|nunca|jamás|jamais|nevr",
-    "from now on": r"ab (?:jetzt|sofort|heute)|k[üu]nftig|in zukunft|von nun an|"
-    r"a partir de ahora|de ahora en adelante|désormais|dorénavant|à partir de maintenant",
-    "for now": r"vorerst|fürs erste|erst ?mal|im moment|zunächst|por ahora|de momento|"
-    r"por el momento|pour l'instant|pour le moment",
-    "this time": r"diesmal|dieses mal|nur (?:heute|jetzt|kurz)|heute|esta vez|s[oó]lo hoy|hoy|"
-    r"cette fois(?:-ci)?|aujourd'hui",
-    "i prefer": r"ich (?:bevorzuge|mag lieber|hätte lieber|will lieber|möchte lieber)|prefiero|"
-    r"je préfère",
-    "never mind": r"vergiss (?:es|das)|doch nicht|egal|olvídalo|olvidalo|déjalo|laisse tomber|"
-    r"nvm|nevermind",
-    "i am a": r"ich bin (?:ein|eine|der|die)?(?= ?[A-ZÄÖÜ])|soy|je suis une?",
-    "instead of": r"statt|anstatt|anstelle von|en vez de|en lugar de|au lieu de",
-    "not": r"nicht|keine?n?|ne|pas",
-    "if": r"wenn|falls|quand",
-    "suppose": r"angenommen|stell dir vor|was wäre,? wenn|supón(?:gamos)?|imagina|supposons|"
-    r"imagine",
-    "says": r"sagt(?:e)?|schreibt|schrieb|meint(?:e)?|dice|dijo|escribe|écrit|a dit",
-    "i want": r"ich (?:will|möchte)|quiero|je veux",
-    "we": r"wir|nosotros|nous",
-}
-"""Other spellings and translations of English words that the rules use."""
-EQUIVALENTS_PATTERN = re.compile(
-    "|".join(
-        rf"(?P<m{number}>\b(?:{said})\b)"
-        for number, said in enumerate(ENGLISH_EQUIVALENTS.values())
-    ),
-    re.IGNORECASE,
-)
-ENGLISH_PHRASES = tuple(ENGLISH_EQUIVALENTS)
-
-
-@lru_cache(4_096)
-def normalise_language(text: str) -> str:
-    """Replace foreign function words by the English ones that memory rules know."""
-    return EQUIVALENTS_PATTERN.sub(
-        lambda hit: ENGLISH_PHRASES[int((hit.lastgroup or "m0")[1:])], text
-    )
-
+from travois.memory.phrases import has_phrase
 
 WORD_PATTERN = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
-WORD_ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "ly")
+WORD_ENDINGS = (
+    "ations",
+    "ation",
+    "ments",
+    "ment",
+    "ings",
+    "ing",
+    "ers",
+    "er",
+    "ed",
+    "es",
+    "s",
+    "ly",
+)
 FILLER_TEXT = """a about after again all also an and any are as at be been before being both but
 by can could did do does during each else ever every for from had has have he her here his how i if
 in into is it its itself just let like may me might more most my no nor now of off on once one only
@@ -75,41 +39,8 @@ want remember prefer project repository repo team work make sure keep mind memor
 ask need needs"""
 FILLER_WORDS = frozenset(FILLER_TEXT.split())
 """Words that tell nothing about what a text is about."""
-SYNONYMS = {
-    word: group.split()[0]
-    for group in (
-        "short brief concise terse succinct",
-        "answer reply response respond message output explanation",
-        "german deutsch",
-        "test pytest testing spec",
-        "comment comments docstring annotation",
-        "commit commits committing",
-        "indent indentation indenting",
-        "begin start launch",
-        "delete remove drop erase",
-        "create add introduce",
-        "change modify edit alter touch",
-        "folder directory dir",
-        "error failure crash",
-        "deploy deployment release ship rollout",
-        "staging stage",
-        "database db postgres postgresql",
-        "friday fridays",
-        "bullet bullets list lists",
-        "dependency dependencies package packages library libraries",
-        "push pushing",
-        "name naming called call",
-        "write written wrote writing",
-    )
-    for word in group.split()
-}
-"""Words that mean the same where work is spoken of, by the one that stands for them."""
-DENIAL_WORDS = re.compile(
-    r"(?i)\b(?:no|not|never|instead of|rather than|avoid|without|stop|don['’]?t|doesn['’]?t|"
-    r"isn['’]?t|aren['’]?t|"
-    r"won['’]?t|"
-    r"can['’]?t|mustn['’]?t|shouldn['’]?t|cannot|neither|nor|forbidden|hates?|dislikes?)\b"
-)
+UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]+")
+"""Text without spaces between words: two characters at a time stand for them."""
 MIN_SAME_LIKENESS = 0.7
 MIN_CONTAINED_SHARE = 0.85
 """Least share of common words, of both texts or of the shorter one, for the same meaning."""
@@ -124,20 +55,20 @@ def stem_word(word: str) -> str:
     word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
     if word.endswith("ies"):
         word = f"{word[:-3]}y"
-    if word in SYNONYMS:
-        return SYNONYMS[word]
     cut = (word.removesuffix(ending) for ending in WORD_ENDINGS if word.isalpha())
     roots = [root for root in cut if root != word and len(root) >= 3]
-    meant = (SYNONYMS[root] for root in roots if root in SYNONYMS)
     root = roots[0] if roots else word
-    return next(meant, root.rstrip("e") if len(root) > 3 or roots else root)
+    if root[-2:-1] == root[-1:]:
+        root = root[:-1]
+    return root.rstrip("e") if len(root) > 3 or roots else root
 
 
 @lru_cache(2_048)
 def content_words(text: str) -> frozenset[str]:
     """Return the stems of a memory's content words."""
-    words = (word.casefold() for word in WORD_PATTERN.findall(text))
-    return frozenset(stem_word(word) for word in words if word not in FILLER_WORDS)
+    words = (word.casefold() for word in WORD_PATTERN.findall(UNSPACED_SCRIPT.sub(" ", text)))
+    pairs = (a + b for run in UNSPACED_SCRIPT.findall(text) for a, b in pairwise(run))
+    return frozenset((*(stem_word(word) for word in words if word not in FILLER_WORDS), *pairs))
 
 
 def share_covered(text: str, by: frozenset[str]) -> float:
@@ -169,4 +100,4 @@ def have_same_meaning(one: str, other: str) -> bool:
 
 def contains_denial(text: str) -> bool:
     """Return whether a memory's text contains a negation."""
-    return bool(DENIAL_WORDS.search(normalise_language(text)))
+    return has_phrase(text, "denial")

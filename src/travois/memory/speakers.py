@@ -18,6 +18,7 @@ from travois.context.ledger.user_words import split_sentences
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Result, User
 from travois.core.tool_names import canonical_call
+from travois.memory.phrases import has_phrase
 
 SpeakerVoice = Literal["user", "model", "act", "tool", "ours"]
 """The source of words; text that the user only pasted counts as a tool's."""
@@ -83,10 +84,7 @@ TEXT_TASK_START = re.compile(
 )
 """The beginning of a sentence that asks for work on the words after its colon."""
 FIRST_PERSON = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
-REMEMBER_ASIDE = re.compile(
-    r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi|"
-    r"heads[- ]up|btw)\b"
-)
+ASIDE = re.compile(r"(?i)\b(?:fyi|heads[- ]up|btw)\b")
 MIN_HEADING_WORDS = 3
 """Words before a colon from which on they are more than a label."""
 BLOCK_BREAK = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
@@ -241,7 +239,7 @@ def _split_task_text(part: str) -> tuple[str, str]:
 
 def _only_passes_on(head: str) -> bool:
     """Return whether the words before a colon show that the rest is not the user's wish."""
-    if REMEMBER_ASIDE.search(head):
+    if has_phrase(head, "remember", "onwards") or ASIDE.search(head):
         return False
     if TEXT_TASK_START.match(head) or PASTE_INTRODUCTION.search(f"{head}:"):
         return True
