@@ -137,8 +137,8 @@ def test_what_is_worth_keeping_is_kept(ended: Any) -> None:
 
 
 def by_rule(one: Ended) -> bool:
-    """Whether rules claim to see it: wishes to remember, corrections, what was said again."""
-    return one.row["id"].partition("-")[0] in ("explicit", "correction", "duplicate", "changed")
+    """Whether rules claim to see it: wishes to remember, and corrections."""
+    return one.row["id"].partition("-")[0] in ("explicit", "correction", "changed")
 
 
 def test_no_word_of_a_tool_is_ever_stored_as_a_wish_of_the_users(ended: Any) -> None:

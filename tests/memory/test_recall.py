@@ -84,6 +84,13 @@ def test_a_memory_whose_words_the_model_says_was_used(tmp_path: Path) -> None:
     assert find_used_names([answer, *said]) == frozenset()
 
 
+def test_a_use_counts_when_the_turn_ends(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, DEPLOY)
+    one.model = Scripted(say("They happen each week, on Tuesdays."))
+    play(one, "when is the next one of our deploys?")
+    assert list(held.stats().used) == ["project/deploys"]
+
+
 def test_what_does_not_fit_is_not_said(tmp_path: Path) -> None:
     one, _ = remembering(tmp_path, DEPLOY)
     play(one, "rename the parser")

@@ -18,7 +18,7 @@ from travois.engine.retry import return_to_chosen_model
 from travois.hooks.fire import on_stop, on_stop_failure, on_user_prompt
 from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import start_extraction
-from travois.memory.recall import recall_for_prompt
+from travois.memory.recall import count_used_memories, recall_for_prompt
 from travois.prompt.briefing import brief_agent
 from travois.sessions.session import Session
 from travois.skills.invoke import revoke_turn_rights
@@ -96,6 +96,7 @@ async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
         await admit_inbox(agent)
         nudge_model(agent)
     update_notes_if_due(agent)
+    await count_used_memories(agent)
     start_extraction(agent)
     return _end_reason(agent.session.view), ""
 

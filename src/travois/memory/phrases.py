@@ -22,6 +22,7 @@ Meaning = Literal[
     "always",
     "never",
     "objection",
+    "prohibition",
     "denial",
     "wish",
     "passing",

@@ -6,6 +6,7 @@ An agent without memory does none of this work.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -68,8 +69,6 @@ async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> 
     search = partial(memories.search, text, limit=MAX_RECALL_CANDIDATES)
     found = await anyio.to_thread.run_sync(search)
     items = agent.session.view.items
-    if used := find_used_names(items[-MAX_USE_ITEMS:]):
-        await anyio.to_thread.run_sync(memories.count_uses, used)
     fresh = filter_useful(filter_unshown(found, items), items)
     if len(fresh) > MAX_RECALLED_MEMORIES:
         fresh = await anyio.to_thread.run_sync(memories.put_idle_last, fresh)
@@ -83,6 +82,16 @@ async def _build_recall_note(agent: Agent, memories: MemoryStore, text: str) -> 
     note = render_recalled(*await anyio.to_thread.run_sync(_reverify_memories, memories, chosen))
     await anyio.to_thread.run_sync(memories.count_recalls, find_shown_names(note))
     return note
+
+
+async def count_used_memories(agent: Agent) -> None:
+    """Count the recalled memories that the turn's replies and calls made use of."""
+    memories, items = agent.memory.memories, agent.session.view.items
+    if memories is None or agent.team.birth or not agent.memory.recall:
+        return
+    if used := find_used_names(items[-MAX_USE_ITEMS:]):
+        with suppress(OSError, UserError):  # a count that is lost changes no answer
+            await anyio.to_thread.run_sync(memories.count_uses, used)
 
 
 def _reverify_memories(

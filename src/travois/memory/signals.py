@@ -74,9 +74,11 @@ DEICTIC_MANNER = re.compile(
 )
 SHOWN_OBJECT = re.compile(r"(?i) (?:that|this|it|das|ça|cela) ")
 """In a request: what to remember was said before it."""
+MAX_OBJECTION_CHARS = 80
 DEICTIC_END = re.compile(r"(?i)^(?: (?:that|this|it|das|eso|ça|please|too|well|for|me|later))*\W*$")
 INTERROGATIVE = re.compile(r"(?i)[?？]\W*$|^(?:do|did|can|could|would|will|why) (?:you|we|i|u)\b")
 SHOWN_QUESTION = re.compile(r"\w{4,}\W*[?？]")
+PURPOSE_START = re.compile(r"(?i)\s*(?:to|in order to|if|when) ")
 QUESTION_WORD = re.compile(r"(?i) ?(?:what|how|who|why|where|whether|which|if|when)\b")
 PERSONAL_CLAUSE = re.compile(r"(?i)(?:it|this|that|he|she|they|there|users?|people)\b")
 COMMAND_VERB = re.compile(
@@ -113,9 +115,9 @@ def find_signals(said: Iterable[Statement]) -> Iterator[MemorySignal]:
     answers = False
     for one in said:
         if one.voice == "user":
-            objects = answers and begins_with_objection(one.text)
+            objection = find_objection(one.text) if answers else ""
             for sentence in _join_references(split_spoken_sentences(one.text)):
-                if kind := classify_sentence(sentence, objects=objects):
+                if kind := classify_sentence(sentence, objection=objection):
                     yield MemorySignal(kind, sentence, one.seq)
         answers = answers or one.voice in ("model", "act")
 
@@ -144,33 +146,34 @@ def draft_by_rules(fresh: Iterable[Statement], said: Iterable[Statement]) -> Ite
             yield draft_from_signal(signal)
 
 
-def begins_with_objection(message: str) -> bool:
-    """Return whether a message begins by rejecting what the model did."""
-    hit = find_phrase("objection", message[:80].lstrip(" \t\n.,!"))
-    start = message[:80].lstrip(" \t\n.,!")
-    return hit is not None and all(word in LEAD_WORDS for word in _words(start[: hit.start()]))
+def find_objection(message: str) -> Literal["", "objection", "prohibition"]:
+    """Find how a message begins: it rejects what the model did, it forbids, or neither."""
+    start = message[:MAX_OBJECTION_CHARS].lstrip(" \t\n.,!")
+    for meaning in ("objection", "prohibition"):
+        hit = find_phrase(meaning, start)
+        if hit and LEAD_WORDS.issuperset(_words(start[: hit.start()])):
+            return meaning
+    return ""
 
 
-def classify_sentence(sentence: str, *, objects: bool = False) -> SignalKind | None:
-    """Classify a user's sentence as a memory signal; None if it is ordinary talk.
-
-    `objects` says that its message rejects what the model did.
-    """
+def classify_sentence(sentence: str, *, objection: str = "") -> SignalKind | None:
+    """Classify a user's sentence as a memory signal; None if it is ordinary talk."""
     if find_request(sentence):
         return "remember"
     if is_question(sentence) or takes_back(sentence) or EXPERIENCE.search(sentence):
         return None
-    if always_applies(sentence, objects=objects):
-        return "correction" if objects else "preference"
-    general = not THING_AT_HAND.search(sentence) and not THIRD_PERSON_MODAL.search(sentence)
-    contrast = general and has_phrase(sentence, "contrast")
-    if objects and contrast and not DEFINITE_WORD.match(_strip_objection(sentence)):
+    if always_applies(sentence, objects=bool(objection)):
+        return "correction" if objection else "preference"
+    rejects = objection == "objection" and _contrasts(sentence)
+    if rejects and not DEFINITE_WORD.match(_strip_objection(sentence)):
         return "correction"
-    told = has_phrase(sentence, "self", "preference") or (
-        general and has_phrase(sentence, "standing")
-    )
-    contrast = contrast and (objects or not COMMAND_VERB.match(sentence))
-    return "preference" if told or contrast else None
+    return "preference" if has_phrase(sentence, "self", "preference") else None
+
+
+def _contrasts(sentence: str) -> bool:
+    """Return whether a sentence speaks of a kind of thing, or sets one against another."""
+    shown = THING_AT_HAND.search(sentence) or THIRD_PERSON_MODAL.search(sentence)
+    return not shown and has_phrase(sentence, "contrast", "standing")
 
 
 def find_request(sentence: str) -> re.Match[str] | None:
@@ -188,15 +191,15 @@ def _asks_listener(sentence: str, hit: re.Match[str], *, english: bool) -> bool:
     before, after = sentence[: hit.start()], sentence[hit.end() :]
     clause = CLAUSE_BREAK.split(before)[-1]
     words = _words(clause)
-    told = [word for word in words if word not in LEAD_WORDS] or words[-1:] == ["i"]
-
-    shown = bool(SHOWN_OBJECT.search(hit[0]))
-    stated = bool(content_words(before)) and (shown or bool(DEICTIC_END.match(after)))
-    if THIRD_PERSON_MODAL.search(clause):
+    told = not LEAD_WORDS.issuperset(words) or words[-1:] == ["i"]
+    if THIRD_PERSON_MODAL.search(clause) or PURPOSE_START.match(clause):
         return False
-    if stated:
-        return not INTERROGATIVE.search(sentence) and not has_phrase(before, "supposed")
-    if told and (english or PERSONAL_CLAUSE.match(clause.strip())):
+    shown = bool(SHOWN_OBJECT.search(hit[0]))
+    ends = bool(content_words(before)) and bool(DEICTIC_END.match(after))
+    if shown or (ends and not (told and english)):
+        asks = INTERROGATIVE.search(sentence) or has_phrase(before, "supposed")
+        return bool(content_words(before)) and not asks
+    if told and (hit.lastgroup == "en" or PERSONAL_CLAUSE.match(clause.strip())):
         return False
     asks = INTERROGATIVE.search(sentence)
     if not english:
@@ -303,9 +306,14 @@ def retracts_earlier(after: str) -> bool:
 
 def is_lasting(sentence: str, message: str = "") -> bool:
     """Return whether a sentence of the user shows that it is meant for later, too."""
-    objects = begins_with_objection(message or sentence)
+    objection = find_objection(message or sentence)
     said = (sentence, *split_spoken_sentences(sentence))
-    return any(classify_sentence(one, objects=objects) is not None for one in said)
+    if any(classify_sentence(one, objection=objection) for one in said):
+        return True
+    if is_question(sentence) or takes_back(sentence) or EXPERIENCE.search(sentence):
+        return False
+    told = bool(objection) or not COMMAND_VERB.match(sentence) or has_phrase(sentence, "standing")
+    return told and _contrasts(sentence)
 
 
 def may_be_lasting(sentence: str) -> bool:
@@ -330,7 +338,7 @@ def needs_context(text: str) -> bool:
 
 def changes_mind(sentence: str) -> bool:
     """Return whether a sentence says that something changed: an older memory is outdated."""
-    return has_phrase(sentence, "change") or bool(find_phrase("objection", sentence[:12]))
+    return has_phrase(sentence, "change") or bool(find_objection(sentence))
 
 
 def find_passing_reason(sentence: str, *, asked: bool) -> str:
