@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby, pairwise
 from typing import Literal
 
 import msgspec
 
 from travois.core.display_text import escape_invisible
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.tools.diff import DiffHunk, FilePatch, compare_texts
 from travois.tools.text import split_lines
 
 with lazy_imports():
     import difflib
+    import html
 
     import pygments
     from pygments import lexers
@@ -36,7 +37,7 @@ SYNTAX_ROLE_NAMES: tuple[SyntaxRole, ...] = (
     "type",
     "comment",
 )
-DIFF_PART_PATTERN = re.compile(r"\w+|\s+|[^\w\s]")
+DIFF_PART_PATTERN = compile_lazily(r"\w+|\s+|[^\w\s]")
 MIN_SIMILARITY = 0.5
 """Two lines that have less in common are shown as one removed and one added as a whole."""
 MAX_COMPARED_CHARS = 1_000
@@ -154,7 +155,7 @@ def render_diff_html(rows: Sequence[DiffRow]) -> str:
 
 
 def _render_span_html(span: Span) -> str:
-    text = escape(span.text)
+    text = html.escape(span.text)
     if span.syntax:
         text = f'<span class="s-{span.syntax}">{text}</span>'
     return f"<mark>{text}</mark>" if span.is_changed else text

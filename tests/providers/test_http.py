@@ -13,12 +13,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import h11
 import pytest
 from msgspec.structs import replace
 
 from tests.providers.raw import CERTIFICATE, Peer, answer, certified, chunked, chunks, proxy, serve
 from travois.core.errors import UserError
-from travois.providers.http.client import DirectTransport, Timeouts, Transport
+from travois.providers.http.client import DirectTransport, RequestHead, Timeouts, Transport
 from travois.providers.http.proxy import ProxyTransport
 from travois.providers.http.transport import create_transport, timeouts_for
 from travois.providers.http.transport import find_proxy as chosen
@@ -859,3 +860,31 @@ def test_a_server_on_this_machine_is_given_its_time() -> None:
             server.url, {"ALL_PROXY": PROXY}, Timeouts(first_byte=0.05, local=10.0)
         )
         assert run(made, server.url, b"{}") == [(200, b"slowly")]
+
+
+# The head of a request, whose plain form is written without h11.
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        RequestHead("/v1/messages?beta=1", (("host", "a:80"), ("X-API-Key", "k e y"))),
+        RequestHead("/", (("host", "a"), ("x_odd", "1"), ("empty", "")), method="GET"),
+    ],
+)
+def test_a_request_head_has_the_bytes_that_h11_writes(head: RequestHead) -> None:
+    assert head.encode() == h11.Connection(h11.CLIENT).send(head.to_event())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        RequestHead("/a b", (("host", "a"),)),
+        RequestHead("/", (("host", "a"), ("key", "x\r\ninjected: 1"))),
+        RequestHead("/", (("host", "a"), ("na me", "x"))),
+        RequestHead("/", (("host", "a"), ("key", " x"))),
+    ],
+)
+def test_a_request_head_that_could_be_misread_is_refused(head: RequestHead) -> None:
+    with pytest.raises(h11.LocalProtocolError):
+        head.encode()

@@ -7,7 +7,6 @@ memory. No file gives an agent more than its parent has, whoever wrote it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
@@ -20,6 +19,7 @@ from travois.compat import agent_files
 from travois.compat.agent_files import HIDDEN_AGENT_KEY
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.core.errors import UserError
+from travois.core.patterns import compile_lazily
 from travois.files import front_matter
 from travois.files.front_matter import FrontMatter, parse_nested_value
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
@@ -43,7 +43,7 @@ from travois.tools.catalog import TOOLS
 
 BUILT_IN_AGENTS_FOLDER = Path(__file__).parent / "built_in"
 MAX_AGENT_PROMPT_CHARS = 100_000
-AGENT_NAME_PATTERN = re.compile(r"[^\W_][\w .-]{0,63}")
+AGENT_NAME_PATTERN = compile_lazily(r"[^\W_][\w .-]{0,63}")
 AGENT_SCOPES = ("user", "project", "local")
 AGENT_EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
 TRUE_WORDS = ("true", "yes", "on", "1")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -25,6 +24,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from travois.agents.mail_text import MAIL_PREVIEW_CHARS, MAX_MAIL_CHARS
 from travois.core.errors import UserError
+from travois.core.patterns import compile_lazily
 from travois.engine.agent import Agent
 from travois.lazy_imports import lazy_imports
 from travois.ports.agents import AgentOrder
@@ -126,7 +126,7 @@ MAX_MESSAGES_PER_READ = 20
 MAX_BYTES_PER_READ = 40_000
 """Maximum messages per read, and approximate maximum bytes."""
 READ_BLOCK_BYTES = 1 << 16
-ADDRESS_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+ADDRESS_WORD = compile_lazily(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class MailMessage(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ parent's conversation. Both end with it at the latest, and every end is reported
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -55,6 +54,7 @@ from travois.core.facts import (
     Spawned,
     User,
 )
+from travois.core.patterns import compile_lazily
 from travois.core.spending import Budget, Limits
 from travois.core.view import open_calls, project_view
 from travois.engine.agent import Agent
@@ -171,7 +171,7 @@ async def name_work(agent: Agent) -> str:
     return parse_activity_name(extract_text(reply.content)) if reply else ""
 
 
-AGENT_ID_PATTERN = re.compile(r"a\d+(\.\d+)*")
+AGENT_ID_PATTERN = compile_lazily(r"a\d+(\.\d+)*")
 """The form of agent ids; jobs and side requests have other ids."""
 AGENT_NAME_STATE = "agent:"
 """State of a session: the id of the agent that has this name."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from travois.compat import hooks as hookfiles
 from travois.compat.claude_keys import CHARS_PER_TOKEN
 from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import PermissionRule, RuleEffect
 from travois.prompt.instruction_files import read_plain_text
@@ -118,7 +119,7 @@ CODEX_PROVIDER_TABLES = {
 }
 OPENCODE_PROTOCOLS = {"@ai-sdk/openai-compatible": "chat", "@ai-sdk/openai": "responses"}
 """How opencode speaks to a provider, and which protocol that is."""
-ENV_REFERENCE = re.compile(r"\{env:(\w+)\}")
+ENV_REFERENCE = compile_lazily(r"\{env:(\w+)\}")
 
 
 class ForeignProvider(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.json import as_object
+from travois.core.patterns import compile_lazily
 from travois.hooks.config import gemini_tool_name
 from travois.hooks.output import HookResult
 from travois.settings.schema import Json
@@ -26,7 +26,7 @@ EVENTS_OF_GEMINI = {
 """Gemini's events, and what they are called here."""
 GEMINI_HOOK_TIMEOUT_MS = 60_000
 """The default timeout of a Gemini hook in milliseconds."""
-APPLY_PATCH_PATTERN = re.compile(r"\bapply_patch\b")
+APPLY_PATCH_PATTERN = compile_lazily(r"\bapply_patch\b")
 """The tool by which Codex changes files."""
 
 

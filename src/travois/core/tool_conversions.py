@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 
 with lazy_imports():
@@ -18,14 +19,14 @@ with lazy_imports():
 
 ToolArgs = dict[str, object]
 SHELL_PROGRAMS = ("bash", "sh", "zsh")
-PATCH_HEREDOC = re.compile(
+PATCH_HEREDOC = compile_lazily(
     r"\s*(?:cd\s+(?P<folder>'[^']+'|\"[^\"$`]+\"|[\w./~-]+)\s*&&\s*)?"
     r"(?:apply_patch|applypatch)\s*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[ \t]*\n"
     r"(?P<patch>.*?\n)[ \t]*(?P=end)\s*",
     re.DOTALL,
 )
 """A command that does nothing but feed a patch to `apply_patch`."""
-URL_PATTERN = re.compile(r"https?://[^\s'\"<>)\]]+")
+URL_PATTERN = compile_lazily(r"https?://[^\s'\"<>)\]]+")
 TODO_STATUSES = {
     "done": "completed",
     "complete": "completed",

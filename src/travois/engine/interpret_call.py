@@ -8,7 +8,6 @@ tools and those of a host program have schemas of their own and are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast
 
@@ -26,7 +25,12 @@ from travois.core.tool_names import (
     fold_name,
     translate_call,
 )
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import AnyTool
+
+with lazy_imports():
+    import difflib
+
 
 WORKDIR_ARGUMENT = "workdir"
 MAX_TOKENS_ARGUMENT = "max_output_tokens"
@@ -322,7 +326,9 @@ def _explain_bad_field(tool: AnyTool, error: Exception) -> str:
 def _explain_unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
     """Explain to the model that a tool lacks an argument, with the nearest name."""
     names = list(fields)
-    near = get_close_matches(key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(
+        key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5
+    )
     meant = next((n for n in names if near and n.casefold() == near[0]), "")
     hint = f" Did you mean {meant!r}?" if meant else ""
     return (
@@ -333,6 +339,8 @@ def _explain_unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) ->
 def _explain_unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
     """Explain to the model that a tool does not exist, with similar names first."""
     folded = {known.casefold(): known for known in tools}
-    near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+    near = [
+        folded[one] for one in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)
+    ]
     rest = [known for known, tool in tools.items() if not tool.deferred and known not in near]
     return f"There is no tool {name!r}. The tools are: {', '.join((*near, *rest))}."

@@ -6,7 +6,6 @@ resumed session knows what it has repeated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call, Text, TextOrMedia, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
+from travois.core.patterns import compile_lazily
 from travois.core.tool_names import canonical_call
 from travois.core.view import View
 
@@ -34,7 +34,7 @@ REPETITION_HINTS = (
     "the way; repeating it once more ends the turn.",
     "It was repeated anyway, so the turn ends here.",
 )
-STORED_PATTERN = re.compile(r"\[stored [0-9a-f]{6}:")
+STORED_PATTERN = compile_lazily(r"\[stored [0-9a-f]{6}:")
 
 
 class AnsweredCall(msgspec.Struct, frozen=True):

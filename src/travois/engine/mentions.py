@@ -5,12 +5,12 @@ Since the user asked for them, resources of MCP servers are read unless a rule d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from travois.core.content import Text, extract_text
 from travois.core.facts import User
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
 from travois.lazy_imports import lazy_imports
@@ -25,8 +25,8 @@ with lazy_imports():
     from travois.engine import tool_calls
 
 
-FILE_MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
-RESOURCE_MENTION = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
+FILE_MENTION = compile_lazily(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
+RESOURCE_MENTION = compile_lazily(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
 APPROVAL_BY_TOOL: dict[str, ApprovalSource] = {"Read": "rules", "ReadMcpResource": "person"}
 MAX_MENTIONS = 10
 """The most mentions of one prompt that are read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from math import inf
 
@@ -20,6 +19,7 @@ from travois.core.facts import (
     Result,
     User,
 )
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import context_tokens, free_request_room, head_tokens, token_ratio
 from travois.core.view import View, ViewItem
 from travois.engine.agent import Agent
@@ -49,7 +49,7 @@ MIN_TOKEN_COUNT = 1_000
 """A server that counts less of a prompt with tools does not count at all."""
 WORDS_PER_TOKEN = 2
 """No vocabulary packs more words into one token: hardly any has one that spans a space."""
-LETTERS_PATTERN = re.compile(r"(?<!\S)[A-Za-z]+")
+LETTERS_PATTERN = compile_lazily(r"(?<!\S)[A-Za-z]+")
 TOKENS_PER_MESSAGE = 64
 """The most tokens that a template wraps around a message."""
 SHRINK_SHARE = 0.6

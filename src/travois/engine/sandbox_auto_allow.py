@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from travois.core.patterns import compile_lazily
 from travois.engine.agent import Agent
 from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
@@ -40,7 +40,7 @@ with lazy_imports():
 
 
 ASKING_MODES = ("default", "accept-edits")
-TOP_FOLDER_PATTERN = re.compile(r"/[\w-][\w.-]*(?=/|$)")
+TOP_FOLDER_PATTERN = compile_lazily(r"/[\w-][\w.-]*(?=/|$)")
 """The first folder of an absolute path, where its name has no sign that a shell would expand."""
 UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be restored"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from collections import OrderedDict
@@ -17,6 +16,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from travois.core.patterns import compile_lazily
 from travois.files import atomic
 from travois.files.openat import OpenedPath, open_parent
 from travois.ports.world import Files, FileStat, content_digest
@@ -24,7 +24,7 @@ from travois.ports.world import Files, FileStat, content_digest
 # What our processes left in folders when they were killed while they replaced a file.
 
 
-DRAFT_NAME = re.compile(r"\.travois-(\d+)-[0-9a-f]{12}")
+DRAFT_NAME = compile_lazily(r"\.travois-(\d+)-[0-9a-f]{12}")
 MIN_DRAFT_AGE_SECONDS = 600.0
 """A younger draft may be of a process that cannot be seen from here, as in another container."""
 

@@ -16,6 +16,7 @@ from textwrap import dedent
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 
 with lazy_imports():
@@ -23,12 +24,14 @@ with lazy_imports():
 
 
 FrontMatterValue = str | tuple[str, ...]
-FRONT_MATTER_PATTERN = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-KEY_LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
-LIST_ITEM = re.compile(r"-(?:[ \t]+|$)")
-BLOCK_SCALAR = re.compile(r"([|>])[-+\d]*(?:[ \t]+#.*)?")
-YAML_COMMENT = re.compile(r"(?:^|[ \t])#(?:[ \t].*)?$")
-QUOTED_SCALAR = re.compile(r"(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^']|'')*)')(?:[ \t]+#.*)?")
+FRONT_MATTER_PATTERN = compile_lazily(
+    r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE
+)
+KEY_LINE = compile_lazily(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
+LIST_ITEM = compile_lazily(r"-(?:[ \t]+|$)")
+BLOCK_SCALAR = compile_lazily(r"([|>])[-+\d]*(?:[ \t]+#.*)?")
+YAML_COMMENT = compile_lazily(r"(?:^|[ \t])#(?:[ \t].*)?$")
+QUOTED_SCALAR = compile_lazily(r"(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^']|'')*)')(?:[ \t]+#.*)?")
 NULL_VALUES = frozenset(("", "~", "null"))
 MAX_FRONT_MATTER_CHARS = 1 << 16
 
@@ -160,8 +163,8 @@ def _parse_scalar(text: str) -> str:
 # Front matter that is nested: the tables and lists of YAML that people write below one key.
 
 
-NESTED_KEY = re.compile(r"(\"[^\"]*\"|'[^']*'|[^\s\"'#\[\]{},][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
-JSON_SCALAR = re.compile(r"true|false|null|-?\d+(\.\d+)?")
+NESTED_KEY = compile_lazily(r"(\"[^\"]*\"|'[^']*'|[^\s\"'#\[\]{},][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
+JSON_SCALAR = compile_lazily(r"true|false|null|-?\d+(\.\d+)?")
 MAX_NESTING_SPACES = 40
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.hooks.events import HOOK_EVENT_NAMES, TOOL_EVENT_NAMES, AnyHookEvent
 from travois.lazy_imports import lazy_imports
 from travois.permissions.rules import ToolUse, rule_matches
@@ -36,8 +37,8 @@ REQUIRED_FIELDS = {
 TIMEOUT_BY_HOOK_TYPE = {"prompt": PROMPT_TIMEOUT_SECONDS, "agent": CALLBACK_TIMEOUT_SECONDS}
 EVENTS_BEFORE_MCP_START = ("SessionStart", "Setup")
 """Events that come before any server has started."""
-NAME_LIST_MATCHER = re.compile(r"[A-Za-z0-9_\- ,|]*")
-WORD_LIST_MATCHER = re.compile(r"[A-Za-z0-9_|]*")
+NAME_LIST_MATCHER = compile_lazily(r"[A-Za-z0-9_\- ,|]*")
+WORD_LIST_MATCHER = compile_lazily(r"[A-Za-z0-9_|]*")
 """Matchers that are lists of names; any other is a regular expression."""
 
 GEMINI_TOOL_NAMES = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Literal, Protocol
 
 import msgspec
 
 from travois.core.facts import Hooked
+from travois.core.patterns import compile_lazily
 from travois.hooks.config import Hook
 from travois.hooks.events import AnyHookEvent
 from travois.permissions.rules import ToolUse
@@ -202,7 +202,7 @@ PLAIN_CONTEXT_EVENTS = frozenset(
     ("SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PreCompact")
 )
 """Events at which plain output is context; that of PreCompact is for the summariser."""
-TERMINAL_SEQUENCE = re.compile(
+TERMINAL_SEQUENCE = compile_lazily(
     r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+"
 )
 """Permitted escape sequences: none that moves the cursor or changes the screen."""

@@ -20,6 +20,7 @@ from travois.compat import claude
 from travois.compat.config_files import parse_jsonc
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import as_list, as_object, as_string
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside
 from travois.permissions.secrets import find_likely_secrets, register_secrets
@@ -50,8 +51,8 @@ MACHINE_GRANTS = ("client_credentials", "cross_app_access")
 DEFAULT_SIGNING_ALGORITHM = "RS256"
 WEBSOCKET_SCHEMES = ("ws://", "wss://")
 WEBSOCKET_ERROR = "MCP does not support WebSockets; use the http address of the server"
-VARIABLE_PATTERN = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
-BARE_VARIABLE_PATTERN = re.compile(r"\$(\w+)")
+VARIABLE_PATTERN = compile_lazily(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
+BARE_VARIABLE_PATTERN = compile_lazily(r"\$(\w+)")
 """A variable as Gemini may write it, too."""
 VariableExpander = Callable[[object], str]
 

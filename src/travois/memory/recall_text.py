@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, User
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.lazy_imports import lazy_imports
@@ -43,7 +44,7 @@ MIN_MEMORY_TOKENS = 40
 """Of a memory that has less room than this, nothing is shown."""
 MIN_USED_WORDS = 2
 """How many of a memory's own words show that it was used."""
-RECALLED_MEMORY = re.compile(r'(?ms)^<memory name="([^"]*)"[^\n]*\n(.*?)\n</memory>')
+RECALLED_MEMORY = compile_lazily(r'(?ms)^<memory name="([^"]*)"[^\n]*\n(.*?)\n</memory>')
 WARNING_WORDS = (
     r"(?i)\b(?:warn\w*|careful|never|don['’]t|do not|avoid|fail\w*|break\w*|broken|bug\w*|gotcha|"
     r"danger\w*|beware|caution|not work\w*|hangs?|slow|trap|pitfall|issue\w*|wrong)\b"

@@ -9,12 +9,13 @@ from itertools import pairwise
 from posixpath import dirname, normpath
 from unicodedata import normalize
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.shell.rough import flatten_command
 
 BELOW_PATTERN = "(?:/.*)?"
 ANY_FOLDERS_PATTERN = "(?:[^/]*/)*?"
-GLOB_TOKENS = re.compile(r"(\*|\?|\[[!^]?\]?[^\]/]*\])")
-BRACE_CHOICES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+GLOB_TOKENS = compile_lazily(r"(\*|\?|\[[!^]?\]?[^\]/]*\])")
+BRACE_CHOICES = compile_lazily(r"\{([^{}]*,[^{}]*)\}")
 MAX_BRACE_CHOICES = 200
 MAX_WHOLE_FOLDED_CHARS = 1_000
 """Longer texts are folded character by character: normalising takes microseconds for some."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from travois.core.display_text import INVISIBLE_PATTERN, split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import fold_name
 
 PROTECTED_NAMES = split_names(
@@ -33,7 +34,7 @@ PROTECTED_NAMES = split_names(
     """
 )
 """Not written without a question or a rule that names them."""
-PROTECTED_NAME_PATTERN = re.compile(
+PROTECTED_NAME_PATTERN = compile_lazily(
     r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth|\.roorules-.*|\.clinerules-.*"
 )
 PROTECTED_SUBFOLDERS = {
@@ -80,7 +81,7 @@ HARMLESS_GIT_FILES = split_names(
 )
 """Names in `.git` that ordinary git commands write and that start no program; see
 gitrepository-layout(5). `info/attributes` is the exception: it chooses filters."""
-WORKTREE_PREFIX = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
+WORKTREE_PREFIX = compile_lazily(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
 """The prefix of a git worktree: paths in it are checked as if it were anywhere else."""
 REPOSITORY_MARKERS = frozenset(
     ("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from glob import iglob
@@ -13,6 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
@@ -142,7 +142,7 @@ PROGRAM_STARTING_KEYS = (
     *("[alias", "[include", "[filter", "[diff "),
 )
 """Words in a repository's settings with which git starts programs of its choice."""
-HOOKS_PATH_SETTING = re.compile(r"hookspath\s*=\s*(\S+)")
+HOOKS_PATH_SETTING = compile_lazily(r"hookspath\s*=\s*(\S+)")
 MAX_GLOB_MATCHES = 500
 """The maximum number of files a pattern may match; beyond that only its folder counts."""
 MAX_TMP_HOPS = 8

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from travois.core.content import Text, TextOrMedia
 from travois.core.display_text import split_names
 from travois.core.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
+from travois.core.patterns import compile_lazily
 
 SECRET_WORDS = split_names(
     "TOKEN SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS CREDENTIAL CREDENTIALS DSN WEBHOOK"
@@ -72,13 +73,15 @@ FULLY_MASKED_SETTINGS = frozenset(("env", "headers", "client", "http_headers"))
 """Settings below which every value is masked."""
 UNMASKED_VALUES = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
 """Values that tell nothing."""
-ASSIGNMENT_PATTERN = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
-VARIABLE_NAME_PATTERN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-AUTH_HEADER_PATTERN = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
+ASSIGNMENT_PATTERN = compile_lazily(
+    r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)"
+)
+VARIABLE_NAME_PATTERN = compile_lazily(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+AUTH_HEADER_PATTERN = compile_lazily(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
 SECRET_FLAG_NAME = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
-SECRET_FLAG_PATTERN = re.compile(rf"({SECRET_FLAG_NAME})(=|\s+)(\S+)", re.IGNORECASE)
-SECRET_FLAG_NAME_PATTERN = re.compile(SECRET_FLAG_NAME, re.IGNORECASE)
-RANDOM_VALUE_PATTERN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
+SECRET_FLAG_PATTERN = compile_lazily(rf"({SECRET_FLAG_NAME})(=|\s+)(\S+)", re.IGNORECASE)
+SECRET_FLAG_NAME_PATTERN = compile_lazily(SECRET_FLAG_NAME, re.IGNORECASE)
+RANDOM_VALUE_PATTERN = compile_lazily(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
 """Letters and digits in a row, as keys are."""
 
 _known_secrets: dict[str, str] = {}

@@ -7,7 +7,6 @@ Cache: never moves the prefix; they stand in notes, and after a compaction in it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -17,6 +16,7 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import User
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.files import front_matter
@@ -42,11 +42,11 @@ MAX_PATTERN_CHARS = 1_000
 SCOPE_KEYS = ("paths", "globs", "applyTo")
 """Keys under which agents write the path patterns of a rule."""
 
-CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-COMMENT_START = re.compile(r" {0,3}<!--")
-CODE_SPAN = re.compile(r"``[^\n]*?``|`[^`\n]*`")
-IMPORT_REFERENCE = re.compile(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
-BRACE_GROUP = re.compile(r"\{([^{}]*)\}")
+CODE_FENCE = compile_lazily(r" {0,3}(`{3,}|~{3,})")
+COMMENT_START = compile_lazily(r" {0,3}<!--")
+CODE_SPAN = compile_lazily(r"``[^\n]*?``|`[^`\n]*`")
+IMPORT_REFERENCE = compile_lazily(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
+BRACE_GROUP = compile_lazily(r"\{([^{}]*)\}")
 
 
 class InstructionFile(msgspec.Struct, frozen=True):

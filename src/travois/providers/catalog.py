@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.models import ApiProtocol, ModelCard, ModelQuirk, Price
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.providers.clouds import CloudPlatform
 from travois.providers.http.tls import LOOPBACK_HOST
@@ -141,7 +142,7 @@ ENDPOINT_PATHS: dict[ApiProtocol, tuple[str, ...]] = {
     "ollama": ("/api/chat", "/api", "/v1"),
 }
 """The path endings that people paste behind a base URL, and that requests add themselves."""
-URL_VARIABLE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
+URL_VARIABLE = compile_lazily(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
 """A variable in a URL, or the first of several that is set; a default may stand behind them."""
 PLAIN_CHAT_QUIRKS: tuple[ModelQuirk, ...] = ("max-tokens", "system-role")
 """The quirks that suit any server that imitates OpenAI's."""

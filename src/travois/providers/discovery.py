@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
-import h11
 import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.json import as_list, as_object, as_string, read_count
 from travois.core.models import ModelCard
+from travois.lazy_imports import lazy_imports
 from travois.providers.catalog import (
     Catalog,
     is_local_url,
@@ -22,9 +22,13 @@ from travois.providers.catalog import (
     resolve_endpoint,
     resolve_model,
 )
-from travois.providers.http.client import HttpConnection, open_tcp
+from travois.providers.http.client import HttpConnection, RequestHead, open_tcp
 from travois.providers.http.tls import parse_target
 from travois.providers.replies import ApiError
+
+with lazy_imports():
+    import h11
+
 
 DISCOVERY_TIMEOUT = 0.15
 """The time limit for finding all servers together, in seconds."""
@@ -201,14 +205,15 @@ async def _exchange_json(
 ) -> dict[str, Any]:
     """Send one request to a local model server and decode the JSON answer."""
     data = b"" if body is None else msgspec.json.encode(body)
-    headers = [
+    headers = (
         ("host", host),
         ("content-length", str(len(data))),
         ("content-type", "application/json"),
-    ]
-    start = h11.Request(method="GET" if body is None else "POST", target=path, headers=headers)
-    parts = (start, h11.Data(data=data), h11.EndOfMessage())
-    await line.stream.send(b"".join(line.parser.send(part) or b"" for part in parts))
+    )
+    head = RequestHead(path, headers, method="GET" if body is None else "POST")
+    await line.stream.send(line.begin_request(head) + data)
+    line.parser.send(h11.Data(data=data))
+    line.parser.send(h11.EndOfMessage())
     said, status = b"", 0
     while len(said) < MAX_ANSWER_BYTES and (event := await line.next_event(SERVER_ANSWER_TIMEOUT)):
         if isinstance(event, h11.Response):

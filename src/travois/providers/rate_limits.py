@@ -8,13 +8,13 @@ follow along in the file that `TRAVOIS_RATE_LIMITS_FILE` names.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 
 import anyio
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 
 with lazy_imports():
@@ -25,7 +25,7 @@ LIMITS_FILE_VARIABLE = "TRAVOIS_RATE_LIMITS_FILE"
 MAX_SHARED_WAIT_SECONDS = 60.0
 """The most that a request waits for what another one was told: then it asks for itself."""
 RATE_LIMIT_STATUSES = (429, 529)
-DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+DURATION = compile_lazily(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 
 
 class RateLimits(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.paths import is_inside, normalize_path
 from travois.permissions.sandbox_profile import TMP_FOLDERS
@@ -45,7 +46,7 @@ PRIVATE_SYSTEM_PATHS = (
     *("/usr/local/etc/ssl/private", "/opt/containerd"),
 )
 """Credentials and data of services, which file permissions may not keep from root."""
-PRIVATE_KEY_NAME = re.compile(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
+PRIVATE_KEY_NAME = compile_lazily(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
 """Names of private keys among the files of a service in /etc."""
 ROOT_ONLY_DEPTHS = {"/etc": 1, "/opt": 0, "/var/lib": 0}
 """Folders searched for files that only root may read, with the depth of the search."""
@@ -54,14 +55,14 @@ INSTALLATION_NAMES = ("lib", "lib64", "libexec", "share", "conda-meta", "pyvenv.
 LINK_FOLDERS = ("/usr/local/bin", "/usr/local/sbin")
 """Folders on PATH in which people put links to programs elsewhere."""
 MAX_LINKS = 2_000
-CREDENTIAL_WORDS = re.compile(
+CREDENTIAL_WORDS = compile_lazily(
     r"token|auth|passw|secret|credential|api.?key|private.?key|_key\b|extraheader|login|cookie"
     r"|://[^/\s]*@|<server>|\bhelper\s*=\s*['\"]?!|-----BEGIN",
     re.IGNORECASE,
 )
 """Words that occur in tool chain settings only where they name a credential."""
 MAX_SETTINGS_BYTES = 256 * 1024
-GIT_FILE_SETTINGS = re.compile(
+GIT_FILE_SETTINGS = compile_lazily(
     r"^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*\"?(.+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -239,7 +240,7 @@ def _folders_below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
 # The folders of a configured program's files, which its sandbox shows.
 
 
-COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
+COMMAND_WORD = compile_lazily(r"[^\s'\"=;|&()<>{},`]+")
 
 
 def find_named_folders(*texts: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
@@ -77,7 +78,7 @@ SYSTEM_SETTINGS_FOLDER = "/etc"
 """Readable system settings, where the session covers the credentials among them."""
 FETCH_PROGRAMS = frozenset(("curl", "wget"))
 """Network programs that reach only the addresses on their command line."""
-LOCAL_URL = re.compile(
+LOCAL_URL = compile_lazily(
     r"(?:(?P<scheme>https?|wss?)://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])"
     r"(?::(?P<port>\d{1,5}))?(?:[/?#].*)?",
     re.DOTALL,

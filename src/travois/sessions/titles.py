@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
+from travois.core.patterns import compile_lazily
+
 MAX_TITLE_CHARS = 60
 MIN_SENTENCE_CHARS = 12
-POLITE_PATTERN = re.compile(
+POLITE_PATTERN = compile_lazily(
     r"(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|ok(?:ay)?|please|pls|kindly|thanks"
     r"|there|travois|(?:can|could|would|will) you(?: please)?|i(?:'d| would) like (?:you )?to"
     r"|i (?:want|need) (?:you )?to|help me(?: to)?|let'?s)\b[\s,.!:;-]*",
     re.IGNORECASE,
 )
-SENTENCE_END_PATTERN = re.compile(r"[.!?](?=\s|$)")
+SENTENCE_END_PATTERN = compile_lazily(r"[.!?](?=\s|$)")
 
 
 def make_title(prompt: str) -> str:

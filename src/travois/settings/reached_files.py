@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import is_inside
 from travois.settings.validate import PROJECT_DIR_VARIABLE
 
@@ -20,14 +21,14 @@ MAX_SCANNED_CHARS = 1 << 17
 MAX_SCANNED_WORDS = 3000
 """The most words of a file that are tried as file names."""
 MODULE_SEPARATORS = r"[\s\"',\\\]\[]+"
-COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
-FOLDER_VARIABLE = re.compile(r"^(?:\$\{?\w+\}?|\.)/+")
-PYTHON_MODULE_OPTION = re.compile(rf"(?:^|[\s\"'])-m{MODULE_SEPARATORS}([A-Za-z_][\w.]*)")
-PYTHON_IMPORT = re.compile(
+COMMAND_WORD = compile_lazily(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
+FOLDER_VARIABLE = compile_lazily(r"^(?:\$\{?\w+\}?|\.)/+")
+PYTHON_MODULE_OPTION = compile_lazily(rf"(?:^|[\s\"'])-m{MODULE_SEPARATORS}([A-Za-z_][\w.]*)")
+PYTHON_IMPORT = compile_lazily(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w*, \t()]+)|import[ \t]+([\w., \t]+))",
     re.MULTILINE,
 )
-JAVASCRIPT_IMPORT = re.compile(r"""\b(?:from|import|require)\b\s*\(?\s*['"](\.{1,2}/[^'"]+)""")
+JAVASCRIPT_IMPORT = compile_lazily(r"""\b(?:from|import|require)\b\s*\(?\s*['"](\.{1,2}/[^'"]+)""")
 JAVASCRIPT_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
 IMPORT_SUFFIXES = (
     "",

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import is_inside
 from travois.permissions.updates import SANDBOX_MODE, PermissionUpdate
 from travois.sessions import blobs
@@ -387,7 +388,7 @@ RECIPE_FILES = {
     "task": ("Taskfile.yml", "Taskfile.yaml"),
 }
 """Programs that run what a file in the workspace says, and the files."""
-HOOK_COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
+HOOK_COMMAND_WORD = compile_lazily(r"[^\s'\"=;|&()<>{},\\]+")
 
 
 class RestrictedLayer(msgspec.Struct):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal, TypeGuard
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from travois.compat.claude_keys import translate_claude_keys
 from travois.core.errors import UserError
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions import rules
 from travois.permissions.rules import (
@@ -41,7 +41,7 @@ RESTRICTIVE_PREFIXES = ("permissions", "sandbox", "available", "allowed", "denie
 """Beginnings of restrictive keys: an invalid value of one stops the start."""
 PATTERN_CHARACTERS = frozenset("*?[")
 """Characters that make a path a pattern, which the sandbox cannot enforce."""
-PROJECT_DIR_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
+PROJECT_DIR_VARIABLE = compile_lazily(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
 """The variable by which hook commands name the top of the workspace."""
 SANDBOX_PATH_KEYS = tuple(
     f"sandbox.filesystem.{name}" for name in ("allowWrite", "allowRead", "denyWrite", "denyRead")

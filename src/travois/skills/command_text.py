@@ -14,6 +14,7 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.patterns import compile_lazily
 from travois.files import front_matter
 from travois.files.front_matter import parse_nested_value
 from travois.lazy_imports import lazy_imports
@@ -22,7 +23,7 @@ with lazy_imports():
     import shlex
 
 
-TYPED_COMMAND = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
+TYPED_COMMAND = compile_lazily(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """A command as typed at the prompt: its name, and the rest."""
 INSERT_PATTERN = (
     r"(?sm)^```!\s*\n(?P<block>.*?)^```\s*$"

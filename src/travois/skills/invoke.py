@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from travois.agents.child import FORK_STATE
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
+from travois.core.patterns import compile_lazily
 from travois.engine.agent import Agent
 from travois.hooks.fire import add_hooks
 from travois.lazy_imports import lazy_imports
@@ -43,8 +43,8 @@ with lazy_imports():
 DEFAULT_EFFORT = "high"
 """The effort of a model without a setting."""
 FORK_ONLY_WARNING = "ignored without `context: fork`: a change would invalidate the prompt cache"
-PIPE_SEPARATORS = re.compile(r"[|;&]+")
-HARMLESS_EXIT_1 = re.compile(
+PIPE_SEPARATORS = compile_lazily(r"[|;&]+")
+HARMLESS_EXIT_1 = compile_lazily(
     r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\["
 )
 """Programs that end with 1 to say that there is nothing, or a difference."""

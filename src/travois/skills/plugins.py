@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import open_exact_path, read_plain_text
 from travois.settings.schema import Json, Plugin
@@ -102,7 +102,7 @@ def _read_plugin_entries(path: str) -> Iterator[Json]:
 
 
 MANIFEST_FILES = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.json")
-PLUGIN_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+PLUGIN_NAME = compile_lazily(r"[^\W_][\w.-]{0,63}")
 PLUGIN_ROOT_PLACEHOLDERS = ("${CLAUDE_PLUGIN_ROOT}", "${PLUGIN_ROOT}")
 """Placeholders for the plugin's folder."""
 PLUGIN_DATA_PLACEHOLDER = "${CLAUDE_PLUGIN_DATA}"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.files import front_matter
@@ -30,8 +31,8 @@ SUMMARY_WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
 """Characters of a summary; fewer where there are many skills."""
 MAX_FLAW_NOTICES = 5
 """Skills with flaws that are named at the start, at most."""
-SKILL_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
-HEADING_LINE = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
+SKILL_NAME = compile_lazily(r"[^\W_][\w.-]{0,63}")
+HEADING_LINE = compile_lazily(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
 
 
 class LoadedSkills(msgspec.Struct, frozen=True):

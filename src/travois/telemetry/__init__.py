@@ -7,11 +7,11 @@ a session's events as a screen does.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.settings.schema import Settings
 
@@ -25,7 +25,7 @@ OTLP_ENDPOINT_VARIABLES = (
     *(f"OTEL_EXPORTER_OTLP_{kind}_ENDPOINT" for kind in ("TRACES", "METRICS")),
 )
 CAPTURE_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-TRACEPARENT_PATTERN = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+TRACEPARENT_PATTERN = compile_lazily(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 OTEL_NOT_INSTALLED = "telemetry is enabled but not installed: pip install 'travois[otel]'"
 
 

@@ -6,7 +6,6 @@ would overwrite a file that the model has not read is refused, as Write refuses 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from travois.core.display_text import escape_path
 from travois.core.facts import Changed
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
@@ -32,8 +32,8 @@ from travois.tools.text_match import describe_nearest_lines
 PATCH_BEGIN = "*** Begin Patch"
 PATCH_END = "*** End Patch"
 PATCH_END_OF_FILE = "*** End of File"
-FILE_HEADER = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
-MOVE_HEADER = re.compile(r"\*\*\* Move to: (.+?)\s*$")
+FILE_HEADER = compile_lazily(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
+MOVE_HEADER = compile_lazily(r"\*\*\* Move to: (.+?)\s*$")
 DASH_FOLD = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
 QUOTE_FOLD = {ord(c): "'" for c in "\u2018\u2019\u201a\u201b"} | {
     ord(c): '"' for c in "\u201c\u201d\u201e\u201f"

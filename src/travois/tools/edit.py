@@ -7,7 +7,6 @@ the same condition, and the model is told. Neither counts as having read the fil
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeVar
@@ -18,6 +17,7 @@ from anyio import to_thread
 
 from travois.core.display_text import escape_path
 from travois.core.facts import Changed
+from travois.core.patterns import compile_lazily
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
 from travois.tools.diff import FilePatch, compare_texts, render_excerpt
@@ -52,7 +52,7 @@ from travois.tools.text_match import (
 
 
 MAX_LISTED_PLACES = 20
-LINE_NUMBER_PATTERN = re.compile(r"\s*\d+\t")
+LINE_NUMBER_PATTERN = compile_lazily(r"\s*\d+\t")
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -12,6 +11,7 @@ import msgspec
 
 from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
 from travois.core.display_text import escape_path
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
@@ -379,7 +379,7 @@ def _git_remarks(env: Env, repo: GitRepository) -> Iterable[str]:
         yield f"(filters of this repository not run: {', '.join(repo.filters)})"
 
 
-BLAME_LINE = re.compile(r"[0-9a-f]{40,64} \d+ (\d+)")
+BLAME_LINE = compile_lazily(r"[0-9a-f]{40,64} \d+ (\d+)")
 
 
 def _group_blame(porcelain: str) -> Iterable[str]:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-GLOB_TOKEN = re.compile(r"\*\*/|\*+|\[[!^]?\]?[^\]/]*\]|\\.|.", re.DOTALL)
-SAME_FOLDER = re.compile(r"/(?:\.?/)+")
-PATTERN_SEPARATOR = re.compile(r"[,\s]")
+from travois.core.patterns import compile_lazily
+
+GLOB_TOKEN = compile_lazily(r"\*\*/|\*+|\[[!^]?\]?[^\]/]*\]|\\.|.", re.DOTALL)
+SAME_FOLDER = compile_lazily(r"/(?:\.?/)+")
+PATTERN_SEPARATOR = compile_lazily(r"[,\s]")
 PLAIN_PUNCTUATION = "._-+@=~"
 MAX_ALTERNATIVES = 200
 
 
-GLOB_LITERAL = re.compile(r"[^*?\[\]{}\\]*")
+GLOB_LITERAL = compile_lazily(r"[^*?\[\]{}\\]*")
 
 
 class PathFilter(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ import msgspec
 from travois.context.tool_results import ResultRoom
 from travois.core.display_text import escape_path
 from travois.core.facts import Changed
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, StaleFile, content_digest
@@ -42,8 +43,8 @@ with lazy_imports():
 
 MAX_CELL_OUTPUT_CHARS = 2_000
 """Maximum characters shown of one output."""
-JSON_WHITESPACE = re.compile(r"[ \t\r\n]*")
-ANSI_COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+JSON_WHITESPACE = compile_lazily(r"[ \t\r\n]*")
+ANSI_COLOR = compile_lazily(r"\x1b\[[0-9;]*[A-Za-z]")
 
 MultilineText = str | list[str]
 
@@ -194,8 +195,8 @@ def _shorten_output(text: str) -> str:
 # Changing single cells in a notebook's JSON text, in the style of that text.
 
 
-OBJECT_OPENING = re.compile(r'\s*\{(\s*)"(?:[^"\\]|\\.)*"(\s*:\s*)')
-UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
+OBJECT_OPENING = compile_lazily(r'\s*\{(\s*)"(?:[^"\\]|\\.)*"(\s*:\s*)')
+UNICODE_ESCAPE = compile_lazily(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
 class JsonStyle(msgspec.Struct, frozen=True):
@@ -368,7 +369,7 @@ def is_cell_unchanged(sheet: NotebookText, index: int, *, source: str, cell_type
     return (join_lines(cell.source), cell.cell_type) == (source, cell_type)
 
 
-CELL_NUMBER_PATTERN = re.compile(r"cell-(\d+)")
+CELL_NUMBER_PATTERN = compile_lazily(r"cell-(\d+)")
 MAX_NOTEBOOK_BYTES = 50_000_000
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text
 from travois.core.display_text import escape_path
 from travois.core.facts import Changed
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, content_digest
@@ -106,7 +106,7 @@ def is_garbled(head: bytes) -> bool:
 
 
 MAX_PDF_PAGES = 20
-PAGE_RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
+PAGE_RANGE = compile_lazily(r"(\d+)(?:\s*-\s*(\d*))?")
 EMPTY_PAGE = "[no text on this page; it may be scanned]"
 PDF_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a malformed document can make a parser raise."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ LOCAL_KINDS = ("variable", "constant", "field", "prototype")
 CONTAINER_KINDS = (*CLASS_KINDS, *FUNCTION_KINDS, "module", "type", "scope", "closed")
 """Kinds that contain other definitions."""
 SYMBOL_KINDS = (*CLASS_KINDS, *FUNCTION_KINDS, *LOCAL_KINDS, "type", "typedef", "module", "macro")
-NAME_NODE = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
+NAME_NODE = compile_lazily(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
 """Kinds of leaves that are names; a macro's text is one leaf."""
 MAX_SIGNATURE_CHARS = 160
 PARSE_TIMEOUT_SECONDS = 1.0
@@ -301,7 +302,7 @@ def whole_word_pattern(word: str) -> re.Pattern[bytes]:
 
 SOURCE_TIMEOUT_SECONDS = 3.0
 """Seconds that one source may take."""
-NAME_SEPARATOR = re.compile(r"\.|::|#|->")
+NAME_SEPARATOR = compile_lazily(r"\.|::|#|->")
 
 
 class SymbolQuery(msgspec.Struct, frozen=True):

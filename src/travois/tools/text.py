@@ -17,6 +17,7 @@ from travois.context.tool_results import (
     count_fitting_parts,
     estimate_text_tokens,
 )
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 
 BOMS = (
@@ -29,8 +30,8 @@ BOMS = (
 ENCODING_DECLARATION = rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)"""
 STATELESS_CODECS = r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*"
 """Encodings in which the bytes of a character do not depend on what stands before it."""
-LINE_BREAK = re.compile(r"\r\n|\r|\n")
-SURROGATE = re.compile("[\ud800-\udfff]")
+LINE_BREAK = compile_lazily(r"\r\n|\r|\n")
+SURROGATE = compile_lazily("[\ud800-\udfff]")
 ENCODING_SAMPLE_BYTES = 8192
 LINE_END_SEARCH_CHARS = 4096
 

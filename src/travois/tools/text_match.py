@@ -8,12 +8,12 @@ replaced part, only the differences between the old and the new text change.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.tools.text import FlatText, flatten_line_ends, show_invalid_bytes, split_lines
 
@@ -24,7 +24,7 @@ with lazy_imports():
 # How one block of lines is indented differently from another, all lines alike.
 
 
-INDENT_PATTERN = re.compile(r"[ \t]*")
+INDENT_PATTERN = compile_lazily(r"[ \t]*")
 INDENT_UNITS = (
     ("", ""),
     *((a, b) for w in (4, 2, 8, 3) for a, b in (("\t", " " * w), (" " * w, "\t"))),
@@ -95,8 +95,8 @@ TYPOGRAPHY_FOLD = str.maketrans(
     + '"' * len(DOUBLE_QUOTES)
     + "-" * len(SPECIAL_DASHES),
 )
-LINE_PATTERN = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-LF_LINE_PATTERN = re.compile(r"[^\n]*\n|[^\n]+")
+LINE_PATTERN = compile_lazily(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+LF_LINE_PATTERN = compile_lazily(r"[^\n]*\n|[^\n]+")
 MAX_LINE_PAIRS = 250_000
 """Maximum pairs of lines to compare in full."""
 
@@ -243,7 +243,7 @@ MAX_SEARCHED_CHARS = 2_000_000
 MAX_NEAREST_LINES = 12
 MAX_ADVICE_LINE_CHARS = 200
 MIN_SIMILARITY = 0.4
-ODD_CHARACTERS = re.compile(
+ODD_CHARACTERS = compile_lazily(
     r"[\x00-\x08\x0b-\x1f\x7f\u00a0\u00ad\u200b-\u200f\u2028\u2029\u2060\ufeff]"
 )
 

@@ -7,13 +7,13 @@ head names, through McpCall.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import log
 from typing import Annotated, Any
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.engine.tool_definitions import tool_schema
 from travois.mcp.announce import McpToolSpec
 from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
@@ -26,7 +26,7 @@ MCP_CALL_NAME = "McpCall"
 OWN_TOOLS_PREAMBLE = "Call a tool by its name, or with McpCall.\n"
 
 
-WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+WORD_PATTERN = compile_lazily(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 NAME_WEIGHT = 4.0
 DESCRIPTION_WEIGHT = 1.0
 SIMILAR_WEIGHT = 0.5

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
+
 UNSORTED_TITLE = "In the model's words"
 """The heading of a text that has none of the headings that were asked for."""
-DRAFT_BLOCK = re.compile(r"(?is)<(draft|drafting|analysis|thinking)>.*?</\1>")
-UNCLOSED_DRAFT = re.compile(r"(?is)<(?:draft|drafting|analysis|thinking)>.*\Z")
-SUMMARY_TAG = re.compile(r"(?i)</?(?:summary|draft|drafting|analysis)>")
-MARKDOWN_HEADING = re.compile(r"(?m)^[ \t]*#{1,6}[ \t]*(\S.*?)[ \t]*#*$")
-HEADING_NUMBER = re.compile(r"^\d+[.):]\s*")
+DRAFT_BLOCK = compile_lazily(r"(?is)<(draft|drafting|analysis|thinking)>.*?</\1>")
+UNCLOSED_DRAFT = compile_lazily(r"(?is)<(?:draft|drafting|analysis|thinking)>.*\Z")
+SUMMARY_TAG = compile_lazily(r"(?i)</?(?:summary|draft|drafting|analysis)>")
+MARKDOWN_HEADING = compile_lazily(r"(?m)^[ \t]*#{1,6}[ \t]*(\S.*?)[ \t]*#*$")
+HEADING_NUMBER = compile_lazily(r"^\d+[.):]\s*")
 
 
 class SummaryPart(msgspec.Struct, frozen=True):

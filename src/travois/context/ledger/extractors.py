@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Decided, Entry, Finished, Result, Spawned, User
+from travois.core.patterns import compile_lazily
 from travois.core.tasks import TODOS_STATE, open_blockers, read_tasks
 
 ActionKind = Literal[
@@ -40,7 +41,7 @@ KIND_BY_TOOL: dict[str, ActionKind] = {
 EDITOR_COMMANDS: dict[str, ActionKind] = {"view": "read", "create": "write"}
 HUMAN_KINDS: tuple[ActionKind, ...] = ("ask", "plan")
 """Kinds that an MCP tool cannot have, whatever its name: it must not speak for the user."""
-REFUSED_RESULT = re.compile(
+REFUSED_RESULT = compile_lazily(
     r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user"
 )
 
@@ -153,8 +154,8 @@ def _find_refusal(result: Result) -> str | None:
 # What the human decided: answers to questions, and plans they approved.
 
 
-ANSWER_PAIR = re.compile(r'"([^"\n]{4,})"="([^"\n]+)"')
-APPROVED_PLAN = re.compile(r"Approved Plan:?\s*\n(.+)", re.DOTALL)
+ANSWER_PAIR = compile_lazily(r'"([^"\n]{4,})"="([^"\n]+)"')
+APPROVED_PLAN = compile_lazily(r"Approved Plan:?\s*\n(.+)", re.DOTALL)
 
 
 class UserDecision(msgspec.Struct, frozen=True):
@@ -198,10 +199,10 @@ def _question_of_action(act: ToolAction) -> str:
 # What runs beside the conversation, and how it stands.
 
 
-JOB_STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
+JOB_STARTED = compile_lazily(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
 
-JOB_DETACHED = re.compile(r"goes on in the background as ([\w\-]+)\. You are told")
-JOB_ENDED = re.compile(r"\[[\w\-]+: ([^\]\n]+)\]")
+JOB_DETACHED = compile_lazily(r"goes on in the background as ([\w\-]+)\. You are told")
+JOB_ENDED = compile_lazily(r"\[[\w\-]+: ([^\]\n]+)\]")
 """The beginning of the report that a job has ended."""
 
 
@@ -248,16 +249,16 @@ def extract_jobs(
 # What the session brought into the world under a name of its own: commits, requests, issues.
 
 
-CREATING_COMMAND = re.compile(
+CREATING_COMMAND = compile_lazily(
     r"\bgit\b[^\n;&|]{0,200}?\b(?:commit|cherry-pick|revert|push|merge)\b"
     r"|\bgh (?:pr|issue) create|\bglab "
 )
-COMMIT_LINE = re.compile(
+COMMIT_LINE = compile_lazily(
     r"^\[([^\]\n]*?) ?(?:\(root-commit\) )?\b([0-9a-f]{7,40})\] ?(.*)$", re.MULTILINE
 )
-FORGE_LINK = re.compile(r"https?://[\w.\-]+/[\w.\-/]+?/(pull|issues|merge_requests)/(\d+)")
-TICKET_ID = re.compile(r'"(?:identifier|key|id)":\s*"([A-Z][A-Z0-9]+-\d+)"')
-BRANCH_LINE = re.compile(
+FORGE_LINK = compile_lazily(r"https?://[\w.\-]+/[\w.\-/]+?/(pull|issues|merge_requests)/(\d+)")
+TICKET_ID = compile_lazily(r'"(?:identifier|key|id)":\s*"([A-Z][A-Z0-9]+-\d+)"')
+BRANCH_LINE = compile_lazily(
     r"^(?:On branch |Switched to (?:a new )?branch ')([\w./\-]+)|^## ([\w./\-]+?)\.\.\.",
     re.MULTILINE,
 )
@@ -327,7 +328,9 @@ def _find_title_option(command: str) -> str:
 
 
 SUBJECT_KEYS = ("content", "step", "subject", "title", "text", "task", "description")
-CLOSED_STATUS = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")
+CLOSED_STATUS = compile_lazily(
+    r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped"
+)
 
 
 class LedgerTask(msgspec.Struct, frozen=True):
@@ -418,16 +421,16 @@ def _update_task(single: dict[str, LedgerTask], act: ToolAction) -> None:
 
 
 MAX_COMMAND_CHARS = 20_000
-HEREDOC = re.compile(
+HEREDOC = compile_lazily(
     r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]{0,400})\n.*?(?:\n[ \t]*\2[ \t]*(?=\n|\)|$)|\Z)", re.DOTALL
 )
-SHELL_TOKEN = re.compile(
+SHELL_TOKEN = compile_lazily(
     r"(?P<into>(?:\d|&)?>{1,2}(?:&\d|[ \t]*[^\s;|&<>()]+))"
     r"""|(?P<word>(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\;|&<>()]|(?<=\$)\()+)"""
     r"|(?P<end>&&|\|\||[;\n&()])|(?P<pipe>\|)|.",
     re.DOTALL,
 )
-COMMAND_PREFIX = re.compile(
+COMMAND_PREFIX = compile_lazily(
     r"^(?:(?:[A-Za-z_]\w*=\S*|time|nice|sudo|env|command|exec|then|do|timeout(?: -\S+)* \S+)\s+)+"
 )
 
@@ -475,7 +478,7 @@ def _make_simple_command(
 
 MAX_CHECKS = 15
 MAX_CHECK_CHARS = 200
-NON_CHECK_COMMAND = re.compile(
+NON_CHECK_COMMAND = compile_lazily(
     r"(?:echo|printf|grep|rg|cat|ls|find|sed|awk|head|tail|wc|nl|jq|git|gh|cd|export|which|type|test|"
     r"mkdir|rm|cp|mv|ln|chmod|sleep|for|if|while|touch|open|code|tree|stat|file|diff|env)\b|\["
 )
@@ -485,7 +488,7 @@ PACKAGE_COMMANDS = (
     "cache|login|whoami|search|link|update|upgrade|create|pip|sync|lock|python|tool|venv"
 )
 """Subcommands with which package managers do not run anything."""
-CHECK_COMMAND = re.compile(
+CHECK_COMMAND = compile_lazily(
     rf"(?:(?:rtk|poetry run|pdm run|hatch run|pipenv run|bundle exec) )?(?:[\w.~-]*/)*(?:"
     rf"go (?:test|build|vet|run|generate)|py\.?test\b|tox|nox|"
     rf"(?:npm|pnpm|yarn|bun|deno|uvx?|cargo) (?!(?:{PACKAGE_COMMANDS})\b)|npx |bunx |"
@@ -496,8 +499,8 @@ CHECK_COMMAND = re.compile(
     r"jest|vitest|playwright|cypress|python[\d.]* -m |dotnet |phpunit|composer |rspec|swift |"
     r"xcodebuild|flutter |mix |zig |terraform |hugo\b|docker |pre-commit)"
 )
-EXIT_CODE = re.compile(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
-FAILURE_OUTPUT = re.compile(
+EXIT_CODE = compile_lazily(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
+FAILURE_OUTPUT = compile_lazily(
     r"(?m)^(?:FAIL\b|FAILED\b|--- FAIL|make: \*\*\*|error(?:\[|:)|ERROR\b|Traceback \(|panic: |"
     r"fatal: |(?:\w+\.)*\w*(?:Error|Exception): |\[[\w:.-]+\] ERROR\b|"
     r"(?:[\w.-]+: )?[^\s:]+\.\w{1,5}:\d+:\d+: |"
@@ -577,16 +580,16 @@ def _make_check_run(command: str, act: ToolAction, last: SimpleCommand) -> Check
 
 MAX_ERRORS = 15
 MAX_ERROR_CHARS = 160
-ERROR_MENTION = re.compile(
+ERROR_MENTION = compile_lazily(
     r"(?i)\b(?:panic:|fatal\b|fail(?:ed|ure)?\b|cannot |undefined\b|not found\b|no such file|"
     r"denied\b|exit code [1-9]|\w*(?:error|exception)\b)"
 )
-SUCCESS_LINE = re.compile(
+SUCCESS_LINE = compile_lazily(
     r"(?i)\W*(?:\(pass\)|pass(?:ed)?\b|ok\b|✓|✔|√)|.*\b(?:0|no) (?:fail(?:ed|ures?)?|errors?)\b"
 )
 """Lines that mention errors because there were none."""
-VARYING_NUMBERS = re.compile(r"[\d:.]+")
-OUTPUT_PREAMBLE = re.compile(
+VARYING_NUMBERS = compile_lazily(r"[\d:.]+")
+OUTPUT_PREAMBLE = compile_lazily(
     r"\A(?:[A-Z][a-z]+(?: [A-Za-z]+){0,4}: ?[^\n]{0,80}\n|Process [^\n]{0,80}\n){1,6}?Output:\n"
 )
 """Lines that other agents put before what a command printed: its id, its time, its exit code."""
@@ -676,7 +679,9 @@ def _describe_action(act: ToolAction) -> str:
 # Files that were touched, and what last happened to them.
 
 
-PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete|Move) (?:File|to): (.+?)\s*$", re.MULTILINE)
+PATCH_HEADER = compile_lazily(
+    r"^\*\*\* (Update|Add|Delete|Move) (?:File|to): (.+?)\s*$", re.MULTILINE
+)
 FileState = Literal["edited", "written", "deleted", "read"]
 PATCH_STATES: dict[str, FileState] = {
     "Update": "edited", "Add": "written", "Delete": "deleted", "Move": "written",

@@ -10,21 +10,22 @@ import msgspec
 from travois.context.ledger.extractors import ToolAction
 from travois.core.content import Media, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, User
+from travois.core.patterns import compile_lazily
 
-SENTENCE_BREAK = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
+SENTENCE_BREAK = compile_lazily(r"(?<=[.!?;])(?=\s)|(?<=\n)")
 MAX_SENTENCE_CHARS = 400
 MAX_LOG_LINES = 6
 MAX_ANSWERS = 12
 """The number of the model's last answers and findings that are kept."""
 MIN_FINDING_CHARS = 160
 """The length from which on a remark beside a call is more than an announcement of it."""
-RULE_SENTENCE = re.compile(
+RULE_SENTENCE = compile_lazily(
     r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
     r"only (?:use|edit|change|touch|run)|no longer|under no circumstances|at all times|"
     r"remember (?:to|that)|should(?:n't| not)|(?:is|are) not allowed|forbidden)\b"
     r"|^(?:avoid|prefer)\b"
 )
-NOT_A_RULE = re.compile(
+NOT_A_RULE = compile_lazily(
     r"(?i)\?\s*$|^(?://|/\*|\|)|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
 )
 

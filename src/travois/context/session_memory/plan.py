@@ -14,6 +14,7 @@ import msgspec
 
 from travois.core.cost import compute_cost
 from travois.core.models import Price, Usage
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 
 MAX_NOTES_TOKENS = 12_000
@@ -41,7 +42,7 @@ COLD_COMPACTION_SHARE = 0.4
 """The share of compactions that come when the provider's cache is gone (docs/decisions/0046)."""
 SUMMARY_PREPARED_SHARE = 0.75
 """The share of the threshold at which a summary is prepared, to be updated at the cut."""
-SECTION_HEADING = re.compile(r"^# .+$", re.MULTILINE)
+SECTION_HEADING = compile_lazily(r"^# .+$", re.MULTILINE)
 
 
 class NotesBudget(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 
 MAX_WORK_UNITS = 12_000
@@ -148,7 +149,7 @@ HARMLESS_VARIABLES = (
     r"|GIT_PAGER|PAGER|DEBUG|VERBOSE"
 )
 """Variables that do not change what a program does."""
-HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@+,-]*")
+HARMLESS_VALUE = compile_lazily(r"[A-Za-z0-9_.@+,-]*")
 HARMLESS_PAGERS = ("", "cat")
 SIGNIFICANT_VARIABLES = (
     r"BASH.*|PATH|HOME|PWD|OLDPWD|CDPATH|IFS|ENV|PS\d|PROMPT_.*|SHELL.*|GLOB.*|FIGNORE|HIST.*"

@@ -7,11 +7,13 @@ from functools import lru_cache
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
+
 SHELL_SEPARATORS = ";&|<>$`(){},\n\r\t\v\f"
 QUOTE_TABLE = str.maketrans(dict.fromkeys("'\"\\"))
 QUOTE_BYTES = b"'\"\\"
 SEPARATOR_TABLE = bytes.maketrans(SHELL_SEPARATORS.encode(), b" " * len(SHELL_SEPARATORS))
-COMMAND_BREAKS = re.compile(r"[;&|()`\n\r]|\$\(|<<?<?|>>?")
+COMMAND_BREAKS = compile_lazily(r"[;&|()`\n\r]|\$\(|<<?<?|>>?")
 PROGRAM_FOLDER_PATTERN = "(?:[^ ]*?/)??"
 """The optional folder of a program, matched as short as possible to end early."""
 

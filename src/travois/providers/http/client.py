@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import anyio
-import h11
 import msgspec
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from anyio.streams.tls import TLSStream
 
 with lazy_imports():
+    import h11
     from anyio.streams import tls as anyio_tls
 
 
@@ -120,17 +120,68 @@ READ_CHUNK_BYTES = 256 * 1024
 MAX_HEAD_BYTES = 256 * 1024
 
 
+class RequestHead(msgspec.Struct, frozen=True):
+    """The head of an HTTP request."""
+
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    method: str = "POST"
+
+    def encode(self) -> bytes:
+        """Return its bytes, the same as h11 makes of it; raises as h11 does.
+
+        A plain head is written without h11, which is then loaded while the server answers.
+        """
+        if not self._is_plain():
+            return h11.Connection(h11.CLIENT).send(self.to_event()) or b""
+        lines = [f"{self.method} {self.target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in self.headers]
+        return "\r\n".join((*lines, "", "")).encode("ascii")
+
+    def to_event(self) -> h11.Request:
+        """Return it as h11 knows it."""
+        return h11.Request(method=self.method, target=self.target, headers=list(self.headers))
+
+    def _is_plain(self) -> bool:
+        """Return whether nothing in it needs to be checked."""
+        names = [name.replace("-", "a") for name, _ in self.headers]
+        values = [self.target, *(value for _, value in self.headers)]
+        return (
+            all(name.isascii() and name.isalnum() for name in names)
+            and all(value.isascii() and value.isprintable() for value in values)
+            and all(value and value == value.strip() for value in values)
+            and " " not in self.target
+        )
+
+
 class HttpConnection:
     """An open HTTP connection, used by one request at a time."""
 
     def __init__(self, tcp: TcpStream, tls: TLSStream | None) -> None:
         self.stream: ByteStream = tls or tcp
         self._tcp = tcp
-        self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._parser: h11.Connection | None = None
+        self._begun: RequestHead | None = None
+        """The head that was sent, and that the parser does not know of."""
         self.kept: float | None = None
         """The time since it is unused; None if it was never used."""
         self.heard = False
         """Whether the server has said anything to this request."""
+
+    def begin_request(self, head: RequestHead) -> bytes:
+        """Begin a request; return the bytes to send first."""
+        self._begun = head
+        return head.encode()
+
+    @property
+    def parser(self) -> h11.Connection:
+        """The state of both sides of the connection."""
+        if self._parser is None:
+            self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            self._parser.send(begun.to_event())
+        return self._parser
 
     @property
     def is_request_sent(self) -> bool:
@@ -139,6 +190,8 @@ class HttpConnection:
 
     async def next_event(self, patience: float | None) -> h11.Event | None:
         """Return the next event from the server; None at the end of its message."""
+        if not self.heard:
+            await self._receive_more(patience)
         while True:
             try:
                 event = self.parser.next_event()
@@ -146,11 +199,7 @@ class HttpConnection:
                 raise self._protocol_error(error) from None
             if isinstance(event, h11.Event):
                 return None if isinstance(event, h11.EndOfMessage) else event
-            data = await self._receive(patience)
-            if not data and not self.heard:
-                raise no_answer_error()
-            self.heard = True
-            self.parser.receive_data(data)
+            await self._receive_more(patience)
 
     def make_reusable(self) -> bool:
         """Prepare for another request; returns False if the connection cannot be reused."""
@@ -170,6 +219,14 @@ class HttpConnection:
     async def close_now(self) -> None:
         """Close at once, whatever is still on its way."""
         await anyio.aclose_forcefully(self.stream)
+
+    async def _receive_more(self, patience: float | None) -> None:
+        """Receive the next bytes of the answer; raises `ApiError` if there is none."""
+        data = await self._receive(patience)
+        if not data and not self.heard:
+            raise no_answer_error()
+        self.heard = True
+        self.parser.receive_data(data)
 
     async def _receive(self, patience: float | None) -> bytes:
         try:
@@ -268,7 +325,7 @@ class DirectTransport:
             await line.close_now()
 
     async def _send_request(
-        self, to: ConnectionTarget, head: h11.Request, body: bytes
+        self, to: ConnectionTarget, head: RequestHead, body: bytes
     ) -> tuple[HttpConnection, h11.Response, bytes]:
         """Send a request and wait for the response head; a dead kept connection is replaced."""
         while True:
@@ -285,14 +342,14 @@ class DirectTransport:
                 raise
 
     async def _send_and_listen(
-        self, line: HttpConnection, head: h11.Request, body: bytes
+        self, line: HttpConnection, head: RequestHead, body: bytes
     ) -> tuple[h11.Response, bytes]:
         """Send and listen at once: a server may answer and close before it has read all."""
         heard: h11.Response | ApiError | None = None
-        early = b""
+        early, start = b"", line.begin_request(head)
         async with anyio.create_task_group() as group:
             with anyio.CancelScope() as patience:
-                group.start_soon(self._send_head_and_body, line, head, body, patience)
+                group.start_soon(self._send_head_and_body, line, start, body, patience)
                 heard = await _read_response_head(line)
             if not _should_keep_sending(line, heard):
                 early = (
@@ -310,12 +367,11 @@ class DirectTransport:
         return heard, early
 
     async def _send_head_and_body(
-        self, line: HttpConnection, head: h11.Request, body: bytes, patience: anyio.CancelScope
+        self, line: HttpConnection, head: bytes, body: bytes, patience: anyio.CancelScope
     ) -> None:
         """Send in parts; the server's silence counts only once all is sent."""
         try:
-            start = line.parser.send(head) or b""
-            await self._send_part(line, start + body[:SEND_CHUNK_BYTES])
+            await self._send_part(line, head + body[:SEND_CHUNK_BYTES])
             for at in range(SEND_CHUNK_BYTES, len(body), SEND_CHUNK_BYTES):
                 await self._send_part(line, body[at : at + SEND_CHUNK_BYTES])
             line.parser.send(h11.Data(data=body))
@@ -411,12 +467,12 @@ def _should_keep_sending(line: HttpConnection, heard: h11.Response | ApiError | 
     return isinstance(heard, h11.Response) and (line.is_request_sent or heard.status_code < 300)
 
 
-def _build_http_head(url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> h11.Request:
+def _build_http_head(url: str, headers: tuple[tuple[str, str], ...], body: bytes) -> RequestHead:
     """Build the head of an HTTP POST request to a model server."""
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     fixed = (("host", parts.netloc.rpartition("@")[2]), ("content-length", str(len(body))))
-    return h11.Request(method="POST", target=path or "/", headers=[*fixed, *headers])
+    return RequestHead(path or "/", (*fixed, *headers))
 
 
 def _lowercase_headers(head: h11.Response) -> dict[str, str]:

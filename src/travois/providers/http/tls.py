@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from travois.core.errors import UserError
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.providers.replies import ApiError
 
@@ -34,7 +35,7 @@ SYSTEM_BUNDLES = (
     "/etc/ssl/cert.pem",
 )
 """The system bundles, for a Python that was built elsewhere and looks in the wrong place."""
-HASHED_CERTIFICATE = re.compile(r"[0-9a-f]{8}\.\d+")
+HASHED_CERTIFICATE = compile_lazily(r"[0-9a-f]{8}\.\d+")
 NAME_MISMATCH_CODES = frozenset((62, 64))
 """The OpenSSL codes for a host name or address that the certificate does not have."""
 CERTIFICATE_FIX = "If your network inspects TLS, set SSL_CERT_FILE to its certificate file."
