@@ -19,6 +19,7 @@ FIRST_CALL_MODULES = (
     *("travois.process.spawn", "travois.process.job", "travois.sandbox.bwrap"),
     *("travois.sandbox.guard.guard", "travois.sandbox.loopback"),
     *("travois.snapshots.take", "travois.tools.shell.denied_command", "travois.tools.output"),
+    "travois.context.compaction.restore",
 )
 FIRST_PAUSE_SECONDS = 0.02
 """The time in which the request goes out undisturbed."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.catastrophic import describe_catastrophe
 from travois.permissions.rules import ToolUse
 from travois.permissions.shell.families import is_download, runs_its_input
@@ -27,7 +27,7 @@ PUBLISHING_COMMANDS = {
     ("terraform", "destroy"): "removes running infrastructure",
     ("kubectl", "delete"): "removes resources of a cluster",
 }
-EVERYONE_MODE = re.compile(r"[0-7]?[0-7]{2}[2367]|(?:[augo]*o|a)[augo]*\+[rxXst]*w.*")
+EVERYONE_MODE = compile_lazily(r"[0-7]?[0-7]{2}[2367]|(?:[augo]*o|a)[augo]*\+[rxXst]*w.*")
 """A file mode that lets everybody write."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.shell.plan import CommandStep, ShellWord
 from travois.permissions.shell.program_analyzers import reads_git_config
 
@@ -78,12 +79,12 @@ GIT_LFS_HOOK = re.compile(
 )
 ADDRESS_KEYS = split_names("pushremote pushurl remote url")
 HARMLESS_SUBMODULE_UPDATES = ("checkout", "rebase", "merge", "none")
-REMOTE_HELPER = re.compile(r"-|[A-Za-z0-9]+::")
+REMOTE_HELPER = compile_lazily(r"-|[A-Za-z0-9]+::")
 """An address that names a program: `ext::sh -c ...`, or what ssh would take for an option."""
 GIT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", '"': '"', "\\": "\\"}
-SECTION_LINE = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
-GIT_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
-BLANK_OR_COMMENT = re.compile(r"(?:[ \t\n]|[#;][^\n]*)+")
+SECTION_LINE = compile_lazily(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+GIT_KEY = compile_lazily(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
+BLANK_OR_COMMENT = compile_lazily(r"(?:[ \t\n]|[#;][^\n]*)+")
 
 
 class GitSetting(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import is_inside, normalize_path
 from travois.permissions.sandbox_profile import TMP_FOLDERS, SandboxProfile
 
@@ -26,7 +27,7 @@ BUSY_ERRORS = ("device or resource busy", "ebusy")
 """Said when a program removes or renames a path on which the sandbox has mounted something."""
 NOT_FOUND_ERRORS = ("no such file or directory", "enoent")
 """Said of a path below a folder that the sandbox hides."""
-CREATION_WORDS = re.compile(
+CREATION_WORDS = compile_lazily(
     r"\b(?:creat|touch|mkdir|make directory|writing|copy|move|link)", re.IGNORECASE
 )
 """Words of errors about a path that was to be created."""
@@ -39,11 +40,13 @@ NETWORK_ERRORS = (
 )
 SUDO_ERRORS = ("no new privileges", "effective uid is not 0")
 """Said by sudo where no program may gain rights."""
-OWNERSHIP_WORDS = re.compile(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
-QUOTED_PATH = re.compile(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
-TRAILING_PATH = re.compile(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
-LOOPBACK_ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)[ /:)',\"]*(?:port )?(\d{2,5})")
-UNREACHED_HOST = re.compile(
+OWNERSHIP_WORDS = compile_lazily(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
+QUOTED_PATH = compile_lazily(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
+TRAILING_PATH = compile_lazily(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
+LOOPBACK_ADDRESS = compile_lazily(
+    r"(?:localhost|127\.0\.0\.1|\[?::1\]?)[ /:)',\"]*(?:port )?(\d{2,5})"
+)
+UNREACHED_HOST = compile_lazily(
     r"(?:host(?:name)?|proxy|lookup|address for|connect(?:ion)? to|access|ENOTFOUND|EAI_AGAIN)"
     r"[:='\" ]+(?:https?://)?([\w-]+(?:\.[\w-]+)+)",
     re.IGNORECASE,
@@ -64,7 +67,7 @@ DENIAL_SIGN = _compile_phrases(
 )
 NETWORK_ERROR_SIGN = _compile_phrases(*NETWORK_ERRORS)
 CONNECTION_REFUSED_SIGN = _compile_phrases("connection refused", "econnrefused")
-SOCKET_DENIED_SIGN = re.compile(rf"socket.*(?:{'|'.join(PERMISSION_ERRORS)})", re.IGNORECASE)
+SOCKET_DENIED_SIGN = compile_lazily(rf"socket.*(?:{'|'.join(PERMISSION_ERRORS)})", re.IGNORECASE)
 MAX_SIGN_LINES = 200
 """The most lines with an error sign that are examined, from the last one."""
 MAX_LINE_CHARS = 2_000

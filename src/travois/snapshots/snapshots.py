@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 import anyio.from_thread
@@ -51,6 +51,8 @@ with lazy_imports():
 
 LARGE_TREE_NAMES = 5_000
 """A tree with more names than this is scanned in a worker process."""
+PREPARE_DELAY_SECONDS = 0.05
+"""The first command starts undisturbed: loading what a scan needs takes as long as that does."""
 GIT_INDEX_HEADER = struct.Struct(">4sII")
 
 
@@ -73,6 +75,7 @@ class Snapshots:
         self._limits = limits
         self._tree: WatchedTree | None = None
         self._worker: SnapshotWorker | None = None
+        self._preparation: Timer | None = None
         self._choosing = Lock()
         self._large: bool | None = None
         self._told: set[str] = set()
@@ -80,8 +83,10 @@ class Snapshots:
 
     def prepare(self) -> None:
         """Start to scan the workspace, if it is so large that this takes a while."""
-        if self._large is None and self._worker is None:
-            Thread(target=self._prepare_tree, daemon=True).start()
+        if self._large is None and self._worker is None and self._preparation is None:
+            self._preparation = Timer(PREPARE_DELAY_SECONDS, self._prepare_tree)
+            self._preparation.daemon = True
+            self._preparation.start()
 
     def _prepare_tree(self) -> None:
         self._get_tree()  # loads its modules here, so that no edit waits for them
@@ -207,6 +212,8 @@ class Snapshots:
 
     def close(self) -> None:
         """End the worker process, if there is one."""
+        if self._preparation is not None:
+            self._preparation.cancel()
         if self._worker is not None:
             self._worker.close()
             self._worker = None

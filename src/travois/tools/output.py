@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.tool_results import clip_ends, describe_omission, estimate_text_tokens
+from travois.core.patterns import compile_lazily
 from travois.ports.world import CapturedOutput
 from travois.tools.text import decode_text, show_invalid_bytes
 
@@ -22,14 +23,14 @@ GAP_MARKER_TOKENS = 120
 """The tokens for what is said in place of the middle."""
 MAX_END_BYTES = 256 * 1024
 """Bytes examined at each end of a long output."""
-TERMINAL_ESCAPE = re.compile(
+TERMINAL_ESCAPE = compile_lazily(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"
     r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
     r"|[ -/]*[0-~])?"
 )
-OVERSTRIKE = re.compile(r"[^\n]\x08")
-SILENT_CHARACTERS = re.compile(r"[\x07\x08\x0e\x0f]")
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+OVERSTRIKE = compile_lazily(r"[^\n]\x08")
+SILENT_CHARACTERS = compile_lazily(r"[\x07\x08\x0e\x0f]")
+CONTROL_CHARACTERS = compile_lazily(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
 class ReadableOutput(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ Cache: moves nothing itself; a compaction that carries it does.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, log2
@@ -18,6 +17,7 @@ from travois.context.ledger.extractors import ToolAction, classify_tool, decode_
 from travois.context.ledger.ledger import choose_base_folder
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, Result
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 
@@ -28,13 +28,15 @@ LINE_NUMBERS_NOTE = (
 MAX_DECLARATION_CHARS = 110
 MAX_CODE_LINE_CHARS = 400
 """A longer line is squeezed code, of which a declaration tells nothing."""
-NUMBERED_LINE = re.compile(r"^\s*(\d{1,6})(?:→|\t|[:|]\s?)(.*)$")
-SEARCH_HIT = re.compile(r"^(?P<path>[\w./@+\-]+\.\w{1,6})[:\-](?P<line>\d{1,6})[:\-](?P<text>.*)$")
+NUMBERED_LINE = compile_lazily(r"^\s*(\d{1,6})(?:→|\t|[:|]\s?)(.*)$")
+SEARCH_HIT = compile_lazily(
+    r"^(?P<path>[\w./@+\-]+\.\w{1,6})[:\-](?P<line>\d{1,6})[:\-](?P<text>.*)$"
+)
 DECLARATION_MODIFIERS = (
     r"(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|override|"
     r"virtual|readonly|unsafe|inline|declare|pub(?:\([a-z ]+\))?)\s+)*"
 )
-DECLARATION_LINE = re.compile(
+DECLARATION_LINE = compile_lazily(
     rf"^\s*{DECLARATION_MODIFIERS}(?:"
     r"(?:def|class|fn|function\*?|interface|struct|enum|trait|module|namespace|protocol|object)"
     r"\s+(?P<name>[A-Za-z_$][\w$]*)"
@@ -43,14 +45,14 @@ DECLARATION_LINE = re.compile(
     r"|impl(?:<[^>]*>)?\s+(?P<impl>[A-Za-z_]\w*)"
     r")"
 )
-NAMED_VALUE_LINE = re.compile(
+NAMED_VALUE_LINE = compile_lazily(
     r"^(?:export\s+)?(?:const|let|var|static|pub const|final)\s+(?P<name>[A-Za-z_$][\w$]*)\s*[:=]"
     r"|^(?P<upper>[A-Z][A-Z0-9_]{2,})\s*(?::[^=]+)?=\s*\S"
     r"|^\s+(?P<literal>[A-Za-z_]\w{4,})\s+(?::?=)\s*(?:[\"'`][^\"'`]{1,60}[\"'`]|[\d.]+),?\s*$"
 )
 """Names with a value; inside a block only where that is a short literal."""
-IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
-FILE_NAME = re.compile(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
+IDENTIFIER = compile_lazily(r"[A-Za-z_$][\w$]*")
+FILE_NAME = compile_lazily(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
 
 
 class Declaration(msgspec.Struct):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -26,6 +25,7 @@ from travois.context.ledger.received import share_budget
 from travois.context.window import compaction_threshold, room_beside_head
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Cleared, Compacted, Entry, Result, User
+from travois.core.patterns import compile_lazily
 from travois.core.tokens import context_tokens, estimate_tokens, token_ratio
 from travois.core.view import CLEARED_RESULT, View, ViewItem
 from travois.engine.agent import Agent
@@ -43,7 +43,7 @@ from travois.skills.skills import SKILL_STATE_PREFIX
 
 SHOWING_KINDS: tuple[ActionKind, ...] = ("read", "write")
 """Calls that show the text of a file."""
-PAGE_CONTINUES = re.compile(r"; continue with offset=(\d+)\]\s*$")
+PAGE_CONTINUES = compile_lazily(r"; continue with offset=(\d+)\]\s*$")
 """The end of a Read result that had no room for more."""
 PAGE_END_CHARS = 200
 """The last characters in which this end is looked for."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.hosts import rule_allows_url
 from travois.permissions.protected_paths import protected_names
 from travois.permissions.shell.options import (
@@ -123,10 +124,10 @@ DATABASE_CLIENTS = split_names(
 )
 """Interpreters whose operands name a database and not a script."""
 SOURCING_BUILTINS = frozenset(("eval", "source", "."))
-VERSION_SUFFIX = re.compile(r"-?[\d.]+$")
-INPUT_FILE = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+VERSION_SUFFIX = compile_lazily(r"-?[\d.]+$")
+INPUT_FILE = compile_lazily(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 """Files that are standard input, or the output of another command."""
-PROGRAM_OPTION = re.compile(
+PROGRAM_OPTION = compile_lazily(
     r"-[A-Za-z]*[cem]|-[fr]|--(?:eval|command|execute|file|print|version|help)(?:=.*)?"
 )
 """Options that give the program itself, or do something else than run one."""
@@ -236,10 +237,10 @@ REMOTE_PROGRAMS = split_names(
     """
 )
 """Programs that are there to talk to other machines, or to a service outside the sandbox."""
-LOCAL_HOSTS = re.compile(
+LOCAL_HOSTS = compile_lazily(
     r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?"
 )
-URL_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+URL_SCHEME = compile_lazily(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 HTTP_CLIENTS = frozenset(("curl", "wget", "http", "https", "xh"))
 NPM_NETWORK_COMMANDS = """
     install i add ci update upgrade up outdated view info show search publish unpublish login
@@ -354,9 +355,9 @@ def _fetches_only_local(step: CommandStep) -> bool:
 
 URL_PROGRAMS = split_names("curl wget aria2c fetch lynx w3m links elinks")
 """Programs each of whose operands is a place on the network, even without a scheme."""
-LOGIN_TARGET = re.compile(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
+LOGIN_TARGET = compile_lazily(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
 """A user at a host, or a path on one: `git@host:repo`, `host:file`."""
-HOST_NAME = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
+HOST_NAME = compile_lazily(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
 NETWORK_PROGRAMS = URL_PROGRAMS | split_names(
     """
     git pip pip3 uv npm pnpm yarn bun cargo go docker podman gh ssh scp sftp rsync ftp nc ncat

@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.shell.plan import ShellWord
 
-NUMBER_OPTION = re.compile(r"-\d+")
+NUMBER_OPTION = compile_lazily(r"-\d+")
 OPTION_VALUE_KINDS = {
     "_": "text",
     "<": "file",

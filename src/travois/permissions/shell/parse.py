@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.lazy_imports import lazy_imports
 from travois.permissions.shell.plan import ShellWord, WorkBudget
 
@@ -26,19 +27,19 @@ with lazy_imports():
 
 
 GLOB_CHARACTERS = frozenset("*?[")
-PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
+PLAIN_TEXT = compile_lazily(r"[A-Za-z0-9_./:,@%+=-]*")
 """Words that mean themselves."""
-UNQUOTED_ESCAPES = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
-QUOTED_ESCAPES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
+UNQUOTED_ESCAPES = compile_lazily(r"\\(.)|([^\\]+)", re.DOTALL)
+QUOTED_ESCAPES = compile_lazily(r'\\([$`"\\\n])|(.)', re.DOTALL)
 MAX_BRACED_CHARS = 1_000
 """Longer words with braces are not expanded: that takes quadratic time."""
-BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
-BRACE_RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
+BRACE_LIST = compile_lazily(r"\{([^{}]*,[^{}]*)\}")
+BRACE_RANGE = compile_lazily(r"\{[^{}]*\.\.[^{}]*\}")
 SERIES_MARKER = "{..}"
 """Stands for `{1..3}`, which the grammar reads as one node."""
 SPECIAL_PARAMETERS = frozenset("?#$!")
-SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%()-]*\)\)")
-ANSI_C_ESCAPE = re.compile(
+SAFE_ARITHMETIC = compile_lazily(r"\$\(\([0-9\s+*/%()-]*\)\)")
+ANSI_C_ESCAPE = compile_lazily(
     r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
     re.DOTALL,
 )
@@ -432,13 +433,13 @@ def check_test_words(found: tuple[ShellWord, ...]) -> None:
 # Here-documents: text between two lines, handed over as it stands.
 
 
-HEREDOC_OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
+HEREDOC_OPERATOR = compile_lazily(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
 """A possible start of a here-document; the parser decides whether it is one."""
 HEREDOC_PLACEHOLDER = "x\n"
 MAX_SHORTENED_HEREDOCS = 50
 MAX_OPERATOR_SEARCHES = 2_000
-HEREDOC_DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
-HEREDOC_EXPANSION = re.compile(r"[$`\\]")
+HEREDOC_DELIMITER = compile_lazily(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
+HEREDOC_EXPANSION = compile_lazily(r"[$`\\]")
 
 
 class ShortenedCommand(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 from travois.permissions.shell.options import (
     GIT_DIFF_OPTIONS,
@@ -38,7 +39,7 @@ GIT_LISTING_OPTIONS = frozenset(
 GIT_FILTER_OPTIONS = ("--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
 """Options with which a name is a pattern; without them, git makes a branch or tag of that name."""
 REFLOG_CHANGING_WORDS = frozenset(("expire", "delete", "drop", "write"))
-SIGNATURE_PLACEHOLDER = re.compile(r"%G|%\(signature")
+SIGNATURE_PLACEHOLDER = compile_lazily(r"%G|%\(signature")
 """Placeholders of a format for which git runs a program that checks signatures."""
 
 
@@ -299,30 +300,34 @@ YQ_OPTIONS = parse_option_spec(
     "-rPCMejN0 -o_ -p_ -I_ --raw-output --prettyPrint --output-format= --input-format="
     " --no-colors --colors --exit-status --indent= --no-doc ; text*"
 )
-YQ_RISKY = re.compile(r"\b(?:load\w*|env\w*|strenv|system|eval|input_filename|filename|e|ea)\b")
+YQ_RISKY = compile_lazily(r"\b(?:load\w*|env\w*|strenv|system|eval|input_filename|filename|e|ea)\b")
 SED_ADDRESS_PART = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
-SED_ADDRESS = re.compile(rf"\s*(?:{SED_ADDRESS_PART}(?:\s*,\s*[+~]?{SED_ADDRESS_PART})?)?\s*!*\s*")
-SED_PLAIN = re.compile(r"[pdqQnNgGhHxPD=lzF]\s*\d*")
-SED_LABEL = re.compile(r"[btT:]\s*[A-Za-z0-9_]*")
-SED_SUBSTITUTE = re.compile(
+SED_ADDRESS = compile_lazily(
+    rf"\s*(?:{SED_ADDRESS_PART}(?:\s*,\s*[+~]?{SED_ADDRESS_PART})?)?\s*!*\s*"
+)
+SED_PLAIN = compile_lazily(r"[pdqQnNgGhHxPD=lzF]\s*\d*")
+SED_LABEL = compile_lazily(r"[btT:]\s*[A-Za-z0-9_]*")
+SED_SUBSTITUTE = compile_lazily(
     r"s([/|,#@:!%_+=~])((?:(?!\1)[^\\\n]|\\.)*)\1((?:(?!\1)[^\\\n]|\\.)*)\1([gpiIm\d]*)"
 )
-SED_TRANSLATE = re.compile(r"y/((?:[^/\\\n]|\\.)*)/((?:[^/\\\n]|\\.)*)/")
-SED_END = re.compile(r"\s*(?:[;}\n]\s*)*")
+SED_TRANSLATE = compile_lazily(r"y/((?:[^/\\\n]|\\.)*)/((?:[^/\\\n]|\\.)*)/")
+SED_END = compile_lazily(r"\s*(?:[;}\n]\s*)*")
 SED_FORMS = (SED_SUBSTITUTE, SED_TRANSLATE, SED_PLAIN, SED_LABEL)
-AWK_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])+/")
-BEFORE_REGEX = re.compile(r"(?:^|[(,!~&|;{}\n?:=<>*%^]|\b(?:print|printf|return|in|case|else|do))$")
+AWK_STRING = compile_lazily(r'"(?:[^"\\\n]|\\.)*"')
+AWK_REGEX = compile_lazily(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])+/")
+BEFORE_REGEX = compile_lazily(
+    r"(?:^|[(,!~&|;{}\n?:=<>*%^]|\b(?:print|printf|return|in|case|else|do))$"
+)
 """After one of these, a slash begins a pattern and does not divide."""
-AMBIGUOUS_SLASH = re.compile(r"[+-]$|\b(?:if|while|for)\b[^;{}\n]*\)$")
+AMBIGUOUS_SLASH = compile_lazily(r"[+-]$|\b(?:if|while|for)\b[^;{}\n]*\)$")
 """After one of these, only a parser can tell."""
-AWK_CONTINUED = re.compile(r"(,|&&|\|\||\?|:|\bdo\b|\belse\b)[ \t]*(?:\n[ \t]*)+")
+AWK_CONTINUED = compile_lazily(r"(,|&&|\|\||\?|:|\bdo\b|\belse\b)[ \t]*(?:\n[ \t]*)+")
 """A line that goes on: the statement does not end here."""
-AWK_RISKY = re.compile(
+AWK_RISKY = compile_lazily(
     r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@|\bprintf?\b[^;}\n]*>|\|(?!\|)(?<!\|\|)|\bENVIRON\b"
     r"|\bARGV\b|\bARGC\b|\bPROCINFO\b|\binclude\b|\bload\b|\bextension\b|`|\\\n"
 )
-JQ_RISKY = re.compile(
+JQ_RISKY = compile_lazily(
     r"\binput_filename\b|\$ENV|\benv\b|\binclude\b|\bimport\b|\bmodulemeta\b|\bget_search_list\b"
 )
 

@@ -9,6 +9,7 @@ from posixpath import normpath
 from msgspec.structs import replace
 
 from travois.core.display_text import split_names
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 from travois.permissions.shell.families import is_shell_program, runs_its_input
 from travois.permissions.shell.options import (
@@ -48,13 +49,13 @@ from travois.permissions.shell.state import ProgramPlace, join_folder, read_acce
 # Programs that run the program in their words: taken off, so that it is judged itself.
 
 
-DURATION_ARGUMENT = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+DURATION_ARGUMENT = compile_lazily(r"\d+(?:\.\d+)?[smhd]?")
 POSIX_SHELLS = ("bash", "sh", "dash")
 STATEFUL_BUILTINS = frozenset(
     ("cd", "read", "exec", "eval", "source", ".", "set", "export", "trap", "alias")
 )
 """Builtins that change the shell itself: they are not unwrapped."""
-PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
+PROGRAM_NAME = compile_lazily(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
 TIMEOUT_OPTIONS = parse_option_spec(
     "-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;"
 )
@@ -135,7 +136,7 @@ WRAPPER_PROGRAMS: dict[str, Callable[[ShellWords], ShellWords | None]] = {
 # Builtins of the shell that need more than a list of options to be understood.
 
 
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_OPTIONS = parse_option_spec("-rs -p_ -d_ -n_ -N_ -t_ ; text*")
 UNARY_TESTS = split_names(
     """
@@ -205,26 +206,28 @@ SHELL_BUILTINS: dict[str, Callable[[tuple[ShellWord, ...], ProgramPlace], tuple[
 
 
 SYSTEM_FOLDERS = ("/bin/", "/usr/bin/")
-PATH_LIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
-LOCAL_SCHEMES = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
-PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]+")
-NO_HOST_NAME = re.compile(
+PATH_LIKE = compile_lazily(r"[/~]|\.\.?(?:/|$)|.*/")
+LOCAL_SCHEMES = compile_lazily(
+    r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE
+)
+PLAIN_WORD = compile_lazily(r"[A-Za-z0-9_-]+")
+NO_HOST_NAME = compile_lazily(
     r"[\d.:/*\[\]=<>!()&|-]+|:[\w,-]+|[46]?(?:tcp|udp)?(?::[\w,-]*)?|(?:tcp|udp):\w+|sport|dport"
     r"|state|all|connected|established|listening|listen|or|and|not|eq|ne|[lg][te]|[\w-]+-wait",
     re.IGNORECASE,
 )
 """Addresses, ports and words of a filter: whatever holds no name of a host."""
-FILE_VALUE = re.compile(r"@|.*%output\{", re.DOTALL)
+FILE_VALUE = compile_lazily(r"@|.*%output\{", re.DOTALL)
 """Values for which curl reads or writes a file."""
-PROGRAM_OPTION_NAME = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
+PROGRAM_OPTION_NAME = compile_lazily(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
 HAZARDOUS_OPTION_REASON = "the option {} may name another program, folder or file"
 MAX_WRAPPERS = 6
-BASH_ONLY_SYNTAX = re.compile(
+BASH_ONLY_SYNTAX = compile_lazily(
     r"\{[^}\s]*(?:,|\.\.)[^}\s]*\}|\$['\"]|\[\[|[<>]\(|<<<|&>|>&(?!\s*[\d-])|\|&|;;?&|\$\["
     r"|[@!?+*]\(|\(\(|\b(?:function|time|coproc|select|source|declare|let|read)\b"
 )
 """Syntax that other shells read differently: braces, `$'`, and words of bash."""
-QUOTED_CHARACTERS = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
+QUOTED_CHARACTERS = compile_lazily(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 AnalyzeArguments = Callable[[tuple[ShellWord, ...], ProgramPlace], tuple[Access, ...]]
 PROGRAM_ANALYZERS: dict[str, AnalyzeArguments] = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.core.patterns import compile_lazily
 from travois.permissions.access import Access
 from travois.permissions.shell import parse
 from travois.permissions.shell.options import UnsafeArguments
@@ -137,7 +137,7 @@ def build_redirect_step(found: list[Access], text: str) -> CommandStep:
     )
 
 
-DESCRIPTOR_PATH = re.compile(r"/dev/fd/\d+")
+DESCRIPTOR_PATH = compile_lazily(r"/dev/fd/\d+")
 FollowScript = Callable[[str], None]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from travois.core.display_text import escape_path
+from travois.core.patterns import compile_lazily
 from travois.permissions.paths import is_inside
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS, SandboxProfile
 from travois.ports.world import ProcessResult
@@ -22,10 +23,10 @@ SESSION_PORT_HINT = (
 ALLOW_READ_HINT = "the user can allow it with the setting sandbox.filesystem.allowRead"
 MAX_NAMED_ENTRIES = 3
 """Maximum new entries of /tmp that are named."""
-MISSING_FILE_ERROR = re.compile(
+MISSING_FILE_ERROR = compile_lazily(
     r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE
 )
-TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
+TMP_PATH = compile_lazily(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
 
 
 def list_private_tmp(profile: SandboxProfile | None) -> frozenset[str]:
