@@ -37,4 +37,4 @@ def test_every_lazy_pattern_compiles() -> None:
     ]
     assert len(lazy) > 50
     for pattern in lazy:
-        assert isinstance(pattern._compiled, re.Pattern)
+        assert isinstance(pattern.compile(), re.Pattern)

@@ -22,10 +22,17 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TypedDict
 
+import msgspec
+
 from travois.__main__ import run_here
 from travois.core.display_text import split_names, write_stderr
 from travois.core.errors import UserError
+from travois.core.patterns import LazyPattern
+from travois.engine.import_ahead import FIRST_CALL_MODULES
+from travois.permissions.secrets import find_secrets
+from travois.providers.catalog import load_catalog
 from travois.sessions.home import locate_home
+from travois.settings.schema import Settings
 from travois.terminal import CommandParsers, add_command
 from travois.version import __version__
 from travois.warm_client import (
@@ -53,6 +60,8 @@ travois.providers.stream_reader travois.providers.errors travois.providers.disco
 travois.process.spawn travois.process.job travois.process.reap travois.sandbox.wrap
 travois.sandbox.bwrap travois.sandbox.landlock travois.sandbox.guard.guard
 travois.tools.shell.denied_command travois.skills.skill_files travois.snapshots.snapshots
+travois.permissions.shell.programs travois.sandbox.launch travois.snapshots.database
+concurrent.futures.thread encodings.utf_8_sig filecmp h11 tree_sitter tree_sitter_bash
     """
 )
 """What a run loads sooner or later; whatever is missing here is loaded by the run."""
@@ -90,8 +99,7 @@ def run_serve(args: Namespace) -> int:
     path = str(home.path / SOCKET_NAME)
     with socket.socket(socket.AF_UNIX) as listener:
         _bind_private(listener, path)
-        for name in PRELOADED_MODULES:
-            import_module(name)
+        _load_what_runs_need()
         gc.collect()
         gc.freeze()  # a fork shares the pages of what is never looked at again
         try:
@@ -104,6 +112,19 @@ def run_serve(args: Namespace) -> int:
             with suppress(OSError):
                 os.unlink(path)
     return 0
+
+
+def _load_what_runs_need() -> None:
+    """Load what a run would load when it first uses it: modules, patterns, types, the catalogue."""
+    for name in (*PRELOADED_MODULES, *FIRST_CALL_MODULES):
+        import_module(name)
+    load_catalog()
+    find_secrets("")
+    msgspec.convert({}, Settings)
+    for module in [*sys.modules.values()]:
+        for value in [*vars(module).values()]:
+            if isinstance(value, LazyPattern):
+                value.compile()
 
 
 def _bind_private(listener: socket.socket, path: str) -> None:

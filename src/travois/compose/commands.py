@@ -12,7 +12,7 @@ from travois.compose import skills
 from travois.compose.live_session import LiveSession
 from travois.compose.mcp import expand_mcp_prompt
 from travois.compose.options import Options
-from travois.compose.session import load_workspace
+from travois.compose.session import LoadedWorkspace, load_workspace
 from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.core.facts import Changed
@@ -33,9 +33,11 @@ MCP_PROMPT_PREFIX = "mcp__"
 CommandsAndNotices = tuple[dict[str, CustomCommand], tuple[str, ...]]
 
 
-def compose_commands(options: Options, *, taken: Collection[str] = ()) -> CommandsAndNotices:
+def compose_commands(
+    options: Options, *, taken: Collection[str] = (), workspace: LoadedWorkspace | None = None
+) -> CommandsAndNotices:
     """Load the custom slash commands by name, without those whose name is taken; and notices."""
-    place, loaded = load_workspace(options)
+    place, loaded = workspace or load_workspace(options)
     found, notices = dict[str, CustomCommand](), tuple[str, ...]()
     if options.commands and not options.bare:
         found, notices = load_commands(

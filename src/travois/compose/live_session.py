@@ -20,7 +20,13 @@ from msgspec.structs import replace
 
 from travois.compose import hooks
 from travois.compose.options import Options
-from travois.compose.session import HostExtensions, SessionRuntime, compose_session, load_workspace
+from travois.compose.session import (
+    HostExtensions,
+    LoadedWorkspace,
+    SessionRuntime,
+    compose_session,
+    load_workspace,
+)
 from travois.core.content import Text, TextOrMedia, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Failed, User
@@ -77,10 +83,12 @@ class LiveSession:
         tools: tuple[AnyTool, ...] = (),
         listeners: tuple[Listener, ...] = (),
         report_start: Callable[[str], None] = lambda text: None,
+        workspace: LoadedWorkspace | None = None,
     ) -> None:
         """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions.
 
-        `report_start` is called with what the start waits for.
+        `report_start` is called with what the start waits for; `workspace` is what
+        `load_workspace` has just returned for the same options.
         """
         chosen = options or Options()
         if isinstance(model, str) and model:
@@ -88,6 +96,7 @@ class LiveSession:
         self._options = chosen
         self._model = None if isinstance(model, str) else model
         self._guests = HostExtensions(person, tools, listeners, report_start)
+        self._workspace = workspace
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runtime: SessionRuntime | None = None
@@ -122,7 +131,10 @@ class LiveSession:
         return await wait_for_news(self.runtime.agent, patience=patience)
 
     async def __aenter__(self) -> LiveSession:
-        runtime = await compose_session(self._options, model=self._model, guests=self._guests)
+        workspace, self._workspace = self._workspace, None
+        runtime = await compose_session(
+            self._options, model=self._model, guests=self._guests, workspace=workspace
+        )
         self._runtime = runtime
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runtime.aclose)

@@ -111,6 +111,8 @@ with lazy_imports():
     from travois.compose import dreaming, session_store
 
 
+LoadedWorkspace = tuple[Workspace, LoadedSettings]
+"""A session's workspace and the settings that apply there."""
 HOST_CONFIG_VARIABLE = "CLAUDE_CONFIG_DIR"
 
 
@@ -235,10 +237,14 @@ class SessionParts(msgspec.Struct, frozen=True):
 
 
 async def compose_session(
-    options: Options, *, model: ModelClient | None = None, guests: HostExtensions = NO_EXTENSIONS
+    options: Options,
+    *,
+    model: ModelClient | None = None,
+    guests: HostExtensions = NO_EXTENSIONS,
+    workspace: LoadedWorkspace | None = None,
 ) -> SessionRuntime:
     """Compose a session from all its parts, ready for its first turn."""
-    place, loaded = load_workspace(options)
+    place, loaded = workspace or load_workspace(options)
     async with AsyncExitStack() as stack:
         opened, settled = open_mirrored_log(place, loaded, options, stack=stack)
         session = Session(opened.log, secrets=_collect_secrets(loaded))
@@ -554,7 +560,7 @@ def open_mirrored_log(
     return opened, storage.mirror_log(opened, options, stack)
 
 
-def load_workspace(options: Options) -> tuple[Workspace, LoadedSettings]:
+def load_workspace(options: Options) -> LoadedWorkspace:
     """Load a session's workspace and the settings that apply there."""
     cwd = _resolve_work_folder(options.cwd)
     home, kept = homes.prepare_home_or_temporary(os.environ)

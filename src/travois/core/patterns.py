@@ -7,7 +7,6 @@ short run uses few of them.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import cast
 
 
@@ -16,14 +15,17 @@ class LazyPattern:
 
     def __init__(self, source: str, flags: int) -> None:
         self._source, self._flags = source, flags
+        self._compiled: re.Pattern[str] | None = None
 
-    @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self._source, self._flags)
+    def compile(self) -> re.Pattern[str]:
+        """Return the compiled pattern."""
+        if self._compiled is None:
+            self._compiled = re.compile(self._source, self._flags)
+        return self._compiled
 
     def __getattr__(self, name: str) -> object:
         """Compile the pattern, and keep the attribute so that the next use finds it at once."""
-        value: object = getattr(self._compiled, name)
+        value: object = getattr(self.compile(), name)
         self.__dict__[name] = value
         return value
 

@@ -23,6 +23,7 @@ from travois.compat.claude_json import JsonObject
 from travois.compose import commands
 from travois.compose.live_session import LiveSession, typed_text
 from travois.compose.mcp import list_server_statuses
+from travois.compose.session import load_workspace
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
@@ -128,7 +129,9 @@ class HeadlessRun:
         self._fails_on_denial: bool = args.fail_on_denial
         self._children: list[TurnTally] = []
         """Tallies of the started subagents."""
-        self.commands, notices = commands.compose_commands(options_from_args(args))
+        self._options = options_from_args(args)
+        self._workspace = load_workspace(self._options)
+        self.commands, notices = commands.compose_commands(self._options, workspace=self._workspace)
         for notice in notices:
             write_stderr(f"travois: {notice}\n")
 
@@ -139,7 +142,7 @@ class HeadlessRun:
 
     def create_session(self, args: Namespace) -> LiveSession:
         """Create the session of a run without a client."""
-        options, person, tool = options_from_args(args), None, args.permission_prompt_tool
+        options, person, tool = self._options, None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
             person = callbacks.HostUser(
                 callbacks.PermissionPromptTool(tool, lambda: session.runtime.agent).ask
@@ -148,7 +151,12 @@ class HeadlessRun:
         own = (self.shape.tool,) if self.shape else ()
         ears = self.shape.listeners if self.shape else ()
         session = LiveSession(
-            options, person=person, tools=own, listeners=ears, report_start=self.starting.show
+            options,
+            person=person,
+            tools=own,
+            listeners=ears,
+            report_start=self.starting.show,
+            workspace=self._workspace,
         )
         return session
 

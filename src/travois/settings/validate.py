@@ -296,12 +296,11 @@ def as_text_list(value: object) -> tuple[str, ...]:
 
 def is_known_key(key: str) -> bool:
     """Return whether a settings key, or a group of settings, exists."""
-    group = any(name.startswith(f"{key}.") for name in DEFAULT_VALUES)
     return (
         key in DEFAULT_VALUES
-        or group
         or f"{key}." in NAME_KEYED_GROUPS
         or key.startswith(NAME_KEYED_GROUPS)
+        or any(name.startswith(f"{key}.") for name in DEFAULT_VALUES)
     )
 
 
