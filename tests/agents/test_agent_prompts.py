@@ -57,9 +57,9 @@ Your last message is the plan: the steps in order, each with its files as path:l
 to do there; how to check each step; what could go wrong, and what the user has to decide. No \
 code beyond a signature or a line that settles a doubt."""
 LISTING = """\
-- explore: Finds things out in code or files without changing them; say how thorough to be.
-- general: Multi-step work that can be delegated as a whole; has all tools.
-- plan: Plans a change before it is made; returns steps, files and risks."""
+- explore: Finds things out without changing anything; say how thorough to be.
+- general: Work of several steps; has all tools.
+- plan: Plans a change; returns steps, files and risks."""
 
 
 @pytest.mark.parametrize(

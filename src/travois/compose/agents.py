@@ -66,7 +66,7 @@ with lazy_imports():
 
 CHILDREN_FOLDER = "agents"
 EFFORT_BY_NAME: dict[str, Effort] = {level: level for level in EFFORT_LEVELS}
-FORK_DESCRIPTION = "a copy of this conversation that knows everything said so far"
+FORK_DESCRIPTION = "a copy of this conversation"
 
 
 class SubagentFactory(msgspec.Struct, frozen=True):

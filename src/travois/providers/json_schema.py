@@ -15,6 +15,12 @@ import msgspec
 
 from travois.core.json import as_list, as_object
 
+OBVIOUS_BOUNDS = (
+    *(("minimum", 0), ("minimum", 1), ("exclusiveMinimum", 0)),
+    *(("minLength", 1), ("minItems", 1)),
+)
+"""Bounds that no model needs to be told of; a call is checked all the same."""
+
 
 @cache
 def build_json_schema(struct: type[msgspec.Struct]) -> str:
@@ -25,7 +31,9 @@ def build_json_schema(struct: type[msgspec.Struct]) -> str:
 
 def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Inline one schema node without references, titles and nulls; descriptions stay."""
-    said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
+    left_out = {name for name, bound in OBVIOUS_BOUNDS if node.get(name) == bound}
+    left_out |= {"$ref", "$defs", "default", "anyOf"}
+    said = {k: v for k, v in node.items() if k not in left_out}
     if not said.get("required"):
         said.pop("required", None)
     if "$ref" in node:
@@ -33,7 +41,7 @@ def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str
     if "anyOf" in node:
         said |= _inline_choices(node, named)
     if "enum" in node and all(isinstance(one, str) for one in as_list(node["enum"])):
-        said["type"] = "string"
+        said |= {"type": "string", "enum": [one for one in as_list(node["enum"]) if one]}
     if node.get("default"):
         said["default"] = node["default"]
     if "items" in said:

@@ -33,7 +33,7 @@ class AgentArgs(msgspec.Struct, frozen=True):
     """A task, and the agent to give it to."""
 
     description: Annotated[str, msgspec.Meta(description="the task in 3 to 5 words")]
-    prompt: Annotated[str, msgspec.Meta(description="all it needs to know, and what to report")]
+    prompt: Annotated[str, msgspec.Meta(description="all it needs, and what to report")]
     subagent_type: str = GENERAL_TYPE
     run_in_background: bool = False
     name: Annotated[str, msgspec.Meta(description="to send it messages")] = ""
@@ -41,7 +41,7 @@ class AgentArgs(msgspec.Struct, frozen=True):
     model: Annotated[str, msgspec.Meta(description="e.g. haiku, provider/id, inherit")] = ""
     effort: Literal["", "low", "medium", "high", "xhigh", "max"] = ""
     max_turns: Annotated[int, msgspec.Meta(ge=0)] = 0
-    resume: Annotated[str, msgspec.Meta(description="id of an ended agent to resume")] = ""
+    resume: Annotated[str, msgspec.Meta(description="id of an ended agent")] = ""
 
 
 class StopArgs(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ def _agent_detail(report: AgentReport) -> str:
 AGENT = Tool(
     name="Agent",
     description=(
-        "Delegate a task to another agent, which reports back. It knows only the prompt. Calls in "
+        "Delegate a task to another agent, which knows only the prompt and reports back. Calls in "
         "one reply run in parallel."
     ),
     args=AgentArgs,

@@ -400,8 +400,7 @@ def _describe_write(patch: FilePatch, name: str, *, digested: str) -> ToolOutcom
 WRITE = Tool(
     name="Write",
     description=(
-        "Create a file and its folders, or replace a whole file. Read an existing file first. "
-        "Prefer Edit for changes."
+        "Create a file and its folders, or replace a whole file. Read an existing file first."
     ),
     args=WriteArgs,
     access=lambda args, here: write_access(args.file_path, here),

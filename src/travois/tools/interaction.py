@@ -154,7 +154,7 @@ ENTER_PLAN_MODE = Tool(
 
 EXIT_PLAN_MODE = Tool(
     name="ExitPlanMode",
-    description="In plan mode only: present your finished plan to the user for approval.",
+    description="Present your finished plan for approval, in plan mode.",
     args=PlanArgs,
     access=lambda args, here: (),
     run=_run_exit_plan_mode,

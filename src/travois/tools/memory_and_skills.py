@@ -115,7 +115,7 @@ def _recall_access(args: RecallArgs, here: CallLocation) -> tuple[Access, ...]:
 
 RECALL = Tool(
     name="Recall",
-    description="Search old messages and results that no longer fit in the context window.",
+    description="Search what no longer fits in the context window.",
     args=RecallArgs,
     access=_recall_access,
     run=_run_recall,

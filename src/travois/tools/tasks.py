@@ -318,8 +318,7 @@ def _describe_todos(todos: tuple[Todo, ...]) -> str:
 TODO_WRITE = Tool(
     name="TodoWrite",
     description=(
-        "Replace your task list. Use it for work of three or more steps; keep one task in_progress "
-        "and mark each as completed as soon as it is done."
+        "Replace your task list. Keep one task in_progress; mark each completed as soon as it is."
     ),
     args=TodoArgs,
     access=lambda args, here: (),

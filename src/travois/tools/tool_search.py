@@ -56,7 +56,7 @@ def create_tool_search(
     names = ", ".join(sorted(tool.name for tool in tools))
     return Tool[SearchArgs](
         name=TOOL_SEARCH_NAME,
-        description="Find more tools by what they do; shows their arguments."
+        description="Find more tools by what they do."
         + (f" Among them: {names}." if names else ""),
         args=SearchArgs,
         access=lambda args, here: (),
