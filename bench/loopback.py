@@ -72,20 +72,25 @@ def words(number: int, text: str = "Done.") -> bytes:
 
 @contextmanager
 def server(
-    answer: Callable[[int], bytes], *, keep_bodies: bool = False
+    answer: Callable[[int], bytes], *, keep_bodies: bool = False, by_connection: bool = False
 ) -> Iterator[tuple[str, Seen]]:
-    """Serve `answer(n)` to request n; gives the base URL and what was seen."""
+    """Serve `answer(n)` to request n; gives the base URL and what was seen.
+
+    With `by_connection`, n counts the requests of each connection, and so of each client.
+    """
     seen, loop, ready = Seen(), asyncio.new_event_loop(), threading.Event()
     port: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        count = 0
         while header := await _header(reader):
+            count += 1
             seen.asked.append(perf_counter())
             body = await reader.readexactly(_length(header))
             seen.sizes.append(len(body))
             if keep_bodies:
                 seen.bodies.append(body)
-            data = answer(len(seen.asked))
+            data = answer(count if by_connection else len(seen.asked))
             head = (
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
             )
