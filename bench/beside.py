@@ -28,12 +28,16 @@ from bench.loopback import Event, sse
 from bench.start import FLOOR
 
 ROUNDS, TURNS = 5, 30
+MIXED = "read, edit, write and search"
+"""A turn with these four calls instead of one shell command."""
+LINES = 500
 LONG_TURNS = 200
 MEGABYTE = "seq 1 150000"
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
 """Prices of tokens, against one that is not cached."""
 BYTES_PER_TOKEN = 4
 Asked = dict[str, Any]
+Calls = list[tuple[str, Event]]
 
 
 @dataclass
@@ -143,6 +147,8 @@ def _print_rows(place: Place) -> None:
     place.print_row("a shell turn, ms", turns, lambda run: median(run.traffic.gaps()[1:]))
     place.print_row("the first shell command, ms", turns, lambda run: run.traffic.gaps()[0])
     place.print_row(f"CPU of a run of {TURNS} turns, ms a turn", turns, lambda run: run.cpu / TURNS)
+    mixed = place.rounds(lambda turn: MIXED if turn <= TURNS else None, rounds=2)
+    place.print_row(f"a turn with {MIXED}, ms", mixed, lambda run: median(run.traffic.gaps()[1:]))
     flood = place.rounds(lambda turn: MEGABYTE if turn == 1 else None, rounds=1)
     place.print_row("1 MB of output, characters of it shown", flood, lambda run: run.last_result)
     long = place.rounds(lambda turn: f"echo {turn}" if turn <= LONG_TURNS else None, rounds=1)
@@ -240,7 +246,11 @@ class Place:
         return found
 
     def _run(self, program: Program, command: Callable[[int], str | None]) -> Run | None:
-        traffic = self.server.begin(command)
+        traffic = self.server.begin(command, self.work)
+        lines = "".join(f"line {number} x\n" for number in range(LINES))
+        (self.work / "f.txt").write_text(lines)
+        for made in self.work.glob("g*.txt"):
+            made.unlink()
         begun = perf_counter()
         child = program.start(self.server.url, self.work, self.home)
         assert child.stdout is not None
@@ -268,7 +278,7 @@ class Place:
         """Print what a bare Python takes to send its first request."""
         times: list[float] = []
         for _ in range(ROUNDS):
-            traffic, begun = self.server.begin(lambda turn: None), perf_counter()
+            traffic, begun = self.server.begin(lambda turn: None, self.work), perf_counter()
             subprocess.run([sys.executable, "-c", FLOOR, self.server.url], check=True)
             times += [(at - begun) * 1000 for at in traffic.asked[:1]]
         base = _median(run.start for run in found["travois"])
@@ -305,10 +315,11 @@ class Server:
         self.url = ""
         self._command: Callable[[int], str | None] = lambda turn: None
         self._traffic = Traffic()
+        self._work = Path()
 
-    def begin(self, command: Callable[[int], str | None]) -> Traffic:
-        """Expect another run."""
-        self._command, self._traffic = command, Traffic()
+    def begin(self, command: Callable[[int], str | None], work: Path) -> Traffic:
+        """Expect another run in a folder."""
+        self._command, self._traffic, self._work = command, Traffic(), work
         return self._traffic
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -339,10 +350,13 @@ class Server:
             traffic.answered.append(perf_counter())
 
     def _reply(self, asked: Asked, turn: int) -> bytes:
-        command, tool = self._command(turn), _shell_tool(asked)
-        call = tool(command) if command and tool else None
+        command, calls = self._command(turn), Calls()
+        if command == MIXED:
+            calls = _mixed_calls(asked, turn, self._work)
+        elif command and (tool := _shell_tool(asked)):
+            calls = [tool(command)]
         speak = _say_messages if "messages" in asked else _say_responses
-        return speak(call, turn)
+        return speak(calls, turn)
 
 
 def _shell_tool(asked: Asked) -> Callable[[str], tuple[str, Event]] | None:
@@ -360,38 +374,84 @@ def _shell_tool(asked: Asked) -> Callable[[str], tuple[str, Event]] | None:
     return None
 
 
-def _say_messages(call: tuple[str, Event] | None, turn: int) -> bytes:
+def _mixed_calls(asked: Asked, turn: int, work: Path) -> Calls:
+    """Return four calls by the names that a client declares; without them, shell commands."""
+    line, other, made = f"line {turn} x", f"line {turn} y", f"{work}/g{turn}.txt"
+    edit = {"old_string": line, "new_string": other, "oldText": line, "newText": other}
+    path = {"file_path": f"{work}/f.txt", "path": f"{work}/f.txt"}
+    wanted: dict[str, tuple[Event, str]] = {
+        "read": ({**path}, "cat f.txt"),
+        "edit": (
+            {**path, **edit, "edits": [{"oldText": line, "newText": other}]},
+            f"sed -i 's/{line}/{other}/' f.txt",
+        ),
+        "write": ({"file_path": made, "path": made, "content": "made\n"}, f"echo made > {made}"),
+        "grep": ({"pattern": f"line {turn} "}, f"grep -n 'line {turn} ' f.txt"),
+    }
+    declared = {str(tool.get("name", "")).lower(): tool for tool in asked.get("tools", ())}
+    shell, calls = _shell_tool(asked), Calls()
+    for name, (args, command) in wanted.items():
+        if tool := declared.get(name):
+            known = (tool.get("input_schema") or tool.get("parameters"))["properties"]
+            calls.append((tool["name"], {key: args[key] for key in args if key in known}))
+        elif shell:
+            calls.append(shell(command))
+    return calls
+
+
+def _say_messages(calls: Calls, turn: int) -> bytes:
     usage = {"input_tokens": 10, "output_tokens": 20}
     message = {"id": f"msg_{turn}", "type": "message", "role": "assistant", "model": "m"}
-    if call:
-        block: Event = {"type": "tool_use", "id": f"toolu_{turn:06}", "name": call[0], "input": {}}
-        delta: Event = {"type": "input_json_delta", "partial_json": json.dumps(call[1])}
-    else:
-        block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": "Done."}
-    stop = {"stop_reason": "tool_use" if call else "end_turn"}
+    said: list[tuple[Event, Event]] = [
+        (
+            {"type": "tool_use", "id": f"toolu_{turn:05}{at}", "name": name, "input": {}},
+            {"type": "input_json_delta", "partial_json": json.dumps(args)},
+        )
+        for at, (name, args) in enumerate(calls)
+    ]
+    said = said or [({"type": "text", "text": ""}, {"type": "text_delta", "text": "Done."})]
+    blocks: list[Event] = []
+    for at, (block, delta) in enumerate(said):
+        blocks += [
+            {"type": "content_block_start", "index": at, "content_block": block},
+            {"type": "content_block_delta", "index": at, "delta": delta},
+            {"type": "content_block_stop", "index": at},
+        ]
+    stop = {"stop_reason": "tool_use" if calls else "end_turn"}
     return sse(
         {"type": "message_start", "message": {**message, "content": [], "usage": usage}},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
+        *blocks,
         {"type": "message_delta", "delta": stop, "usage": usage},
         {"type": "message_stop"},
     )
 
 
-def _say_responses(call: tuple[str, Event] | None, turn: int) -> bytes:
-    if call:
-        own: Event = {"type": "function_call", "id": f"fc_{turn}", "call_id": f"call_{turn:06}"}
-        item = {**own, "name": call[0], "arguments": json.dumps(call[1]), "status": "completed"}
-    else:
-        text = [{"type": "output_text", "text": "Done.", "annotations": []}]
-        item = {"type": "message", "id": f"m_{turn}", "role": "assistant", "content": text}
+def _say_responses(calls: Calls, turn: int) -> bytes:
+    items: list[Event] = [
+        {
+            "type": "function_call",
+            "id": f"fc_{turn}_{at}",
+            "call_id": f"call_{turn:05}{at}",
+            "name": name,
+            "arguments": json.dumps(args),
+            "status": "completed",
+        }
+        for at, (name, args) in enumerate(calls)
+    ]
+    text = [{"type": "output_text", "text": "Done.", "annotations": []}]
+    last: Event = {"type": "message", "id": f"m_{turn}", "role": "assistant", "content": text}
+    items = items or [last]
+    shown: list[Event] = []
+    for at, item in enumerate(items):
+        shown += [
+            {"type": "response.output_item.added", "output_index": at, "item": item},
+            {"type": "response.output_item.done", "output_index": at, "item": item},
+        ]
     usage = {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}
-    done = {"id": f"resp_{turn}", "status": "completed", "output": [item], "usage": usage}
+    done = {"id": f"resp_{turn}", "status": "completed", "output": items, "usage": usage}
     return sse(
         {"type": "response.created", "response": {"id": f"resp_{turn}"}},
-        {"type": "response.output_item.added", "output_index": 0, "item": item},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        *shown,
         {"type": "response.completed", "response": done},
     )
 
