@@ -21,6 +21,7 @@ SOCKET_NAME = "warm.sock"
 PRINT_FLAGS = frozenset(("-p", "--print"))
 LEFT_OUT = ("--die-with-parent", "--lease", "--bg", "--background", "--worktree", "-w")
 """Flags of runs that depend on the process that starts them."""
+INTERPRETER_VARIABLES = "environment of the interpreter"
 FIXED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LD_PRELOAD", "TZ")
 """Variables that a process reads once, besides those of Python."""
 FORWARDED_SIGNALS = (1, 2, 3, 15)
@@ -72,7 +73,7 @@ def describe_process(version: str) -> dict[str, object]:
     return {
         "version": version,
         "program": (sys.executable, os.path.dirname(os.path.abspath(__file__))),
-        "environment of the interpreter": fixed,
+        INTERPRETER_VARIABLES: fixed,
         "user": (os.getresuid(), os.getresgid(), sorted(os.getgroups())),
         "namespaces": describe_namespaces(os.getpid()),
         "nice value": os.nice(0),

@@ -137,7 +137,7 @@ def _processes_of(command: str) -> list[str]:
 @pytest.mark.parametrize(
     ("extra", "flags", "why"),
     [
-        ({"LANG": "de_DE.UTF-8"}, (), "another environment of the interpreter"),
+        ({"LANG": "de_DE.UTF-8"}, (), "another environment of the interpreter (LANG"),
         ({}, ("--die-with-parent",), "a flag binds this run"),
     ],
 )

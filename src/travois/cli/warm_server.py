@@ -20,7 +20,7 @@ import sys
 from argparse import Namespace
 from contextlib import suppress
 from importlib import import_module
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import msgspec
 
@@ -36,6 +36,7 @@ from travois.settings.schema import Settings
 from travois.terminal import CommandParsers, add_command
 from travois.version import __version__
 from travois.warm_client import (
+    INTERPRETER_VARIABLES,
     MAX_MESSAGE_BYTES,
     SOCKET_NAME,
     describe_namespaces,
@@ -303,4 +304,9 @@ def send_value(line: socket.socket, value: int | str) -> None:
 
 def _find_difference(theirs: dict[str, object], own: dict[str, object]) -> str:
     """Return what a client lacks in common with the warm server; empty if nothing."""
-    return next((name for name, value in own.items() if theirs.get(name) != value), "")
+    name = next((name for name, value in own.items() if theirs.get(name) != value), "")
+    if name != INTERPRETER_VARIABLES:
+        return name
+    mine, other = (dict(cast("dict[str, str]", one[name])) for one in (own, theirs))
+    variables = sorted({key for key, _ in mine.items() ^ other.items()})
+    return f"{name} ({', '.join(variables)})"
