@@ -89,7 +89,13 @@ class Client:
         program = str(Path(sys.executable).parent / "travois")
         env = self.environment | ({"ANTHROPIC_BASE_URL": url} if url else {})
         done = subprocess.run(
-            [program, *args], cwd=self.folder, env=env, capture_output=True, text=True, timeout=120
+            [program, *args],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
         )
         print(f"$ travois {' '.join(args)}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr

@@ -296,3 +296,48 @@ def test_names_in_tools_part_words_only_once() -> None:
         "server",
         "server",
     ]
+
+
+MACHINE = {
+    "grantType": "client_credentials",
+    "clientId": "travois",
+    "clientSecret": "${KEY}",
+    "issuer": "https://login.example.org",
+}
+PROVIDER = {"tokenEndpoint": "https://idp.example.org/token", "clientId": "us", "idToken": "jwt"}
+
+
+def test_credentials_of_our_own_log_in_without_a_person(place: Place) -> None:
+    crossing = MACHINE | {"grantType": "cross_app_access", "identityProvider": PROVIDER}
+    for name, oauth in {"plain": MACHINE, "crossing": crossing}.items():
+        place.write(
+            place.where.home.path / "mcp.json",
+            {"mcpServers": {name: {"url": "https://example.org/mcp", "oauth": oauth}}},
+        )
+        (server,) = place.find().servers
+        assert server.machine is not None
+        told = (server.machine.client_id, server.machine.client_secret, server.machine.issuer)
+        assert told == ("travois", "k1", "https://login.example.org")
+        assert server.machine.id_token == ("jwt" if name == "crossing" else "")
+
+
+@pytest.mark.parametrize(
+    ("oauth", "why"),
+    [
+        (MACHINE | {"issuer": ""}, "grantType client_credentials needs oauth.issuer"),
+        (MACHINE | {"clientSecret": ""}, "needs oauth.clientSecret"),
+        (MACHINE | {"grantType": "password"}, "oauth.grantType is 'password', not one of"),
+        (
+            MACHINE | {"grantType": "cross_app_access"},
+            "needs oauth.identityProvider.idToken, oauth.identityProvider.clientId",
+        ),
+    ],
+)
+def test_a_login_without_a_person_that_lacks_something_is_refused(
+    place: Place, oauth: dict[str, object], why: str
+) -> None:
+    entry = {"url": "https://example.org/mcp", "oauth": oauth}
+    place.write(place.where.home.path / "mcp.json", {"mcpServers": {"far": entry}})
+    found = place.find()
+    assert found.servers == ()
+    assert why in found.notices[0]

@@ -54,7 +54,7 @@ def test_the_machines_come_first_then_the_users_and_folders_inside_keep_their_na
     skill(root / "sub/.claude", "d", "folder")
     skill(root / "sub/deep/.claude", "e", "below")
     found = DiskSkills(places).load_always()
-    assert found.notices == ()
+    assert found.ignored == ()
     assert {one.name: one.body for one in found.skills} == {
         "a": "machine", "b": "user", "c": "user", "d": "repo", "sub:d": "folder",
     }  # fmt: skip
@@ -75,9 +75,9 @@ def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
     (folder / "skills/out").symlink_to(tmp_path / "outside/skills/key")
     (tmp_path / "repo/.agents").symlink_to(folder)
     found = DiskSkills(places).load_always()
-    assert [one.name for one in found.skills] == ["good"]
-    assert [notice.partition(" is ignored: ")[0] for notice in found.notices] == [
-        str(folder / "skills" / name / "SKILL.md") for name in ("binary", "empty", "out")
+    assert [one.name for one in found.skills] == ["empty", "good"]
+    assert [notice.partition(" is ignored: ")[0] for notice in found.ignored] == [
+        str(folder / "skills" / name / "SKILL.md") for name in ("binary", "out")
     ]
     trusting = DiskSkills(replace(places, trusted=True))
     assert "out" in {one.name for one in trusting.load_always().skills}

@@ -41,13 +41,12 @@ from travois.version import __version__
 
 FetchBlob = Callable[[str], bytes]
 WriteMode = Literal["wb", "ab"]
-ENTRYPOINT = "travois"
-"""The field of a line that says that it was not Claude Code that wrote it."""
+VIEW_MARK: JsonObject = {"entrypoint": "travois"}
+"""What lines say in a file that is only a view of a session of ours."""
 COMMON_LINE_FIELDS: JsonObject = {
     "isSidechain": False,
     "userType": "external",
     "version": __version__,
-    "entrypoint": ENTRYPOINT,
 }
 
 
@@ -71,14 +70,20 @@ class ClaudeTranscriptWriter:
     """A writer of entries as transcript lines; the same entry gives the same lines."""
 
     def __init__(
-        self, session: str, fetch: FetchBlob, *, agent: TranscriptAgent | None = None
+        self,
+        session: str,
+        fetch: FetchBlob,
+        *,
+        agent: TranscriptAgent | None = None,
+        mark: JsonObject | None = None,
     ) -> None:
+        """Take the subagent that the transcript is about, and further fields of each line."""
         self._session, self._fetch = session, fetch
         self._prefix = f"{agent.call}/" if agent else ""
         """What tells the lines of a subagent from others; as in `stream-json`."""
-        self._common = COMMON_LINE_FIELDS | (
-            {"isSidechain": True, "agentId": agent.id} if agent else {}
-        )
+        self._common = COMMON_LINE_FIELDS | (mark or {})
+        if agent:
+            self._common |= {"isSidechain": True, "agentId": agent.id}
         self._cwd, self._model = "", ""
         self._told: list[tuple[int, str]] = []
         """The entries that have lines on the living branch, each with its last one."""

@@ -201,8 +201,7 @@ def _read_machine_login(tree: Json, text: VariableExpander) -> MachineLogin | No
         return None
     if grant not in MACHINE_GRANTS:
         raise ValueError(f"oauth.grantType is {grant!r}, not one of {', '.join(MACHINE_GRANTS)}")
-    inner = oauth.get("identityProvider")
-    idp = {"oauth": inner} if is_settings_tree(inner) else {}
+    idp: Json = {"oauth": oauth.get("identityProvider")}
     crosses = grant == MACHINE_GRANTS[1]
     login = tools.MachineLogin(
         client_id=_read_oauth_text(tree, "clientId", text),

@@ -42,14 +42,14 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     mode = params.mode or "form"
     heard = await env.fire_hooks(Elicitation(server, params.message, mode, schema, url, id))
     if answer := _answer_from_hooks(heard):
-        return _fill_defaults(answer, schema)
-    given = _fill_defaults(await _ask_person(server, params, env), schema)
+        return fill_defaults(answer, schema)
+    given = fill_defaults(await _ask_person(server, params, env), schema)
     told = ElicitationResult(server, given.action, mode, given.content, id)
     changed = _answer_from_hooks(await env.fire_hooks(told))
-    return _fill_defaults(changed, schema) if changed else given
+    return fill_defaults(changed, schema) if changed else given
 
 
-def _fill_defaults(answer: mcp_types.ElicitResult, schema: object) -> mcp_types.ElicitResult:
+def fill_defaults(answer: mcp_types.ElicitResult, schema: object) -> mcp_types.ElicitResult:
     """Fill in the default values of fields that an accepted answer leaves out."""
     if answer.action != "accept" or schema is None:
         return answer

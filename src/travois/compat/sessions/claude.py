@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+import msgspec
+
+from travois.compat.claude_transcript import VIEW_MARK
 from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import (
     NO_TEXT_LIMIT,
@@ -31,6 +34,9 @@ from travois.compat.sessions.format import (
 
 CLAUDE_AGENT, RESUME = CLAUDE.name, CLAUDE.resume
 TITLE_KEYS = ("customTitle", "aiTitle", "summary")
+VIEW_MARK_TEXT = msgspec.json.encode(VIEW_MARK).strip(b"{}")
+MAX_MARK_BYTES = 2_000
+"""In how many bytes of a file its first line says who wrote it."""
 SYNTHETIC_MODEL = "<synthetic>"
 """Who says what the harness puts into the model's mouth, such as that a request failed."""
 
@@ -40,8 +46,14 @@ def find_sessions(environ: Mapping[str, str]) -> Iterator[SessionFile]:
     return (
         one
         for one in find_session_files(CLAUDE, CLAUDE.find_home(environ))
-        if not one.path.name.startswith("agent-")
+        if not one.path.name.startswith("agent-") and not _is_view_of_ours(one.path)
     )
+
+
+def _is_view_of_ours(path: Path) -> bool:
+    """Return whether a file is a view of a session of ours, for clients of Claude Code."""
+    with path.open("rb") as file:
+        return VIEW_MARK_TEXT in file.read(MAX_MARK_BYTES)
 
 
 def read_session(path: Path, *, longest: int = NO_TEXT_LIMIT) -> RecordedSession:

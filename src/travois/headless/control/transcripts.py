@@ -17,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.compat.claude_json import JsonObject
 from travois.compat.claude_transcript import (
+    VIEW_MARK,
     ClaudeTranscriptWriter,
     TranscriptAgent,
     write_transcript_lines,
@@ -100,7 +101,8 @@ class SessionTranscripts:
                 yield frame
 
     def _follow(self, agent: Agent, id: str, path: Path, *, about: TranscriptAgent | None) -> None:
-        writer = ClaudeTranscriptWriter(self._session, agent.world.blobs.get, agent=about)
+        fetch = agent.world.blobs.get
+        writer = ClaudeTranscriptWriter(self._session, fetch, agent=about, mark=VIEW_MARK)
         events = self._stack.enter_context(agent.session.watch())
         history = agent.session.history() if id else [*agent.session.read_whole_log()]
         self._logs[id] = FollowedLog(agent, path, writer, events, history)
