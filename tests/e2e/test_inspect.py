@@ -230,6 +230,29 @@ def test_the_first_view_is_the_conversation_with_results_and_diffs(
     assert page.all(".block header b") == [page.all("[aria-pressed=true]")[0].split()[0]]
 
 
+def test_answers_have_their_tables_and_code_and_a_patch_its_files(
+    home: TravoisHome, inspect: Callable[..., str], page: Page
+) -> None:
+    patch = "*** Begin Patch\n*** Add File: new.py\n+x = 1\n*** End Patch"
+    table, code = "| name | size |\n|---|---|\n| `a` | 1 |", "```python\nx = '|1|'\n```"
+    answer = f"## Sizes\n\n{table}\n\n{code}\nThat is all."
+    call = Call("p1", "ApplyPatch", json.dumps({"input": patch}))
+    make(
+        home.session_folder("p", "s1"),
+        HEAD,
+        user("go"),
+        Assistant((call,), "calls", Usage(input=9, output=1)),
+        Result("p1", (Text("Done."),)),
+        reply(answer),
+    )
+    page.open(inspect("s1"))
+    page.wait(".block.answer", "That is all.")
+    assert page.all(".block.answer b")[1] == "Sizes"
+    assert page.all(".block.answer td") == ["name", "size", "a", "1"]
+    assert page.all(".block.answer pre") == ["x = '|1|'"]
+    assert page.all(".block.call code") == ["new.py"]
+
+
 def test_a_link_with_an_entry_shows_that_place(
     home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
@@ -427,7 +450,7 @@ def test_nothing_that_a_log_holds_is_ever_more_than_text(
 STICKS_OUT = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
 
 
-@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("width", [420, 800, 1280])
 def test_nothing_sticks_out_at_the_sides(
     home: TravoisHome, inspect: Callable[..., str], page: Page, width: int
 ) -> None:
