@@ -282,8 +282,11 @@ class Keyboard:
         named = (Keys.Up, Keys.Down, Keys.Enter, Keys.Escape, Keys.ControlC, Keys.ControlD)
         more = (Keys.ControlP, Keys.ControlN, Keys.Tab, Keys.PageUp, Keys.PageDown)
         typed = (Keys.Backspace, Keys.ControlU, Keys.BracketedPaste)
+        # A key with Alt begins as Escape does: then an Escape is one only if nothing follows it.
+        has_alt = any(parts[0] == Keys.Escape for own in self._own.values() for parts in own)
         for key in (*named, *more, *typed):
-            keys.add(key, filter=menu, eager=True)(self._press_menu_key)
+            is_eager = key != Keys.Escape or not has_alt
+            keys.add(key, filter=menu, eager=is_eager)(self._press_menu_key)
         keys.add(Keys.Any, filter=menu)(self._press_menu_key)
 
     def _press_menu_key(self, event: KeyPressEvent) -> None:
