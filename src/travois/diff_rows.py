@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.display_text import escape_invisible
 from travois.core.patterns import compile_lazily
@@ -44,6 +45,7 @@ MAX_COMPARED_CHARS = 1_000
 MAX_PAIRED_LINES = 30
 MAX_COLOURED_CHARS = 100_000
 """Longer texts are shown without syntax colours, and longer lines without changed words."""
+HUNK_HEADING = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 TAB_COLUMNS = 4
 SIGNS_BY_KIND: dict[RowKind, str] = {"gap": "⋯", "file": ""}
 """What stands for the sign of a row that is no line of the file."""
@@ -136,10 +138,25 @@ def build_text_rows(path: str, before: str | None, after: str) -> list[DiffRow]:
     return build_diff_rows(compare_texts(path, before, after))
 
 
-def read_unified_row(line: str) -> DiffRow:
-    """Parse a line of a unified diff as a row, without numbers."""
-    kind: RowKind = "+" if line[:1] == "+" else "-" if line[:1] == "-" else " "
-    return DiffRow(kind, spans=(Span(_clean_line(line[1:])),))
+def parse_unified_rows(diff: str, path: str) -> list[DiffRow]:
+    """Build the diff rows of one file's unified diff; without hunk headers they have no numbers."""
+    rows: list[DiffRow] = []
+    starts, lines = (0, 0), list[str]()
+    for line in (*diff.splitlines(), "@@"):
+        is_header = line.startswith(("---", "+++")) and not (rows or lines or any(starts))
+        if is_header or line.startswith("\\"):
+            continue
+        if not line.startswith("@@"):
+            lines.append(line or " ")
+            continue
+        if lines:
+            rows += [DiffRow("gap")] if rows else []
+            hunk = DiffHunk(starts[0], 0, starts[1], 0, tuple(lines))
+            built = _build_hunk_rows(hunk, path)
+            rows += built if starts != (0, 0) else (replace(row, old=0, new=0) for row in built)
+        found = HUNK_HEADING.match(line)
+        starts, lines = (int(found[1]), int(found[2])) if found else (0, 0), []
+    return rows
 
 
 def render_diff_html(rows: Sequence[DiffRow]) -> str:

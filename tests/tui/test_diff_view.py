@@ -122,9 +122,18 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     assert plain(shown[-1]) == r"    1 + a\u202eb\x1b[2J"
 
 
-def test_a_diff_without_numbers_keeps_its_signs() -> None:
-    shown = render_unified_diff("--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same\n", NONE, 80)
-    assert [plain(line) for line in shown] == ["    - old", "    + new", "      same"]
+def test_a_unified_diff_has_the_numbers_of_its_hunks() -> None:
+    diff = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n@@ -9,2 +9 @@ def f():\n same\n--- x\n"
+    shown = render_unified_diff(diff, NONE, 80)
+    assert [plain(line) for line in shown] == [
+        "     1 - old",
+        "     1 + new",
+        "     ⋯",
+        "     9   same",
+        "    10 - -- x",
+    ]
+    shown = render_unified_diff("--- /dev/null\n+++ b\n+new\n", NONE, 80)
+    assert [plain(line) for line in shown] == ["    + new"]
 
 
 def test_html_is_escaped_and_has_a_class_for_each_look() -> None:

@@ -20,11 +20,14 @@ from travois.compose.session_picker import SessionPicker
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
+from travois.diff_rows import parse_unified_rows
+from travois.progress_line import QUIET_SECONDS
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
 from travois.tui import clipboard, footer, keys, notify, slash, theme
+from travois.tui.agent_progress import render_waiting
 from travois.tui.dialogs import SessionMenu, TerminalDialogs
-from travois.tui.diff_view import render_unified_diff
+from travois.tui.diff_view import render_diff_rows
 from travois.tui.footer import FooterStatus, StatusLineProgram, read_footer_status
 from travois.tui.keys import attach_named_images
 from travois.tui.layout import clean_display_text, cut_line
@@ -53,6 +56,9 @@ class Controller:
         """Set when there is input, or the session is to be left."""
         self.errand: anyio.CancelScope | None = None
         """The scope of a running `!command`."""
+        self.starting = anyio.Event()
+        """Set while the start of a session waits for something."""
+        self._start, self._start_began = "", 0.0
         self.over = False
         self.next: Options | None = None
         """Options of the session to switch to; None to exit."""
@@ -84,11 +90,29 @@ class Controller:
         self._title = ""
         """The terminal's title as it was last set."""
 
+    def report_start(self, text: str) -> None:
+        """Show what the start of a session waits for, if that takes long."""
+        self._start, self._start_began = clean_display_text(text), monotonic()
+        self.screen.status = self._start_lines
+        self.starting.set()
+
+    def _start_lines(self, columns: int) -> list[str]:
+        seconds = monotonic() - self._start_began
+        if seconds < QUIET_SECONDS:
+            return []
+        look = self.screen.theme
+        queued = (cut_line(clean_display_text(one), columns - 4) for one in self.waiting)
+        return [
+            render_waiting(self._start, seconds, look, columns),
+            *(look.mark(f"  … {one}", "quiet") for one in queued),
+        ]
+
     def attach_session(self, session: LiveSession) -> None:
         """Attach the session that the screen shows."""
         if self.options.cleared and self._session is not None:
-            self.page.show_mark(f"cleared; the conversation before: /resume {self._session.id}")
+            self.page.show_mark(f"cleared; the conversation before: /resume {self._session.id[:8]}")
         self._session, self.over, self.next = session, False, None
+        self.starting = anyio.Event()
         known, notices = commands.compose_commands(self.options, taken=RESERVED_NAMES)
         self._own = slash.to_slash_commands(known)
         self.page = Transcript(self.screen, session.runtime.agent.tools.by_name)
@@ -246,9 +270,12 @@ class Controller:
         """Show a unified diff in colour, each file under its name."""
         look, columns = self.screen.theme, self.screen.columns
         for heading, body in _split_diff(diff):
-            lines = render_unified_diff(body, look, columns, most=MAX_DIFF_LINES)
+            rows = parse_unified_rows(body, heading)
+            lines = render_diff_rows(rows[:MAX_DIFF_LINES], look, columns)
+            rest = len(rows) - MAX_DIFF_LINES
+            more = [f"    {look.mark(f'… {rest:,} more lines', 'quiet')}"] if rest > 0 else []
             title = look.mark(cut_line(clean_display_text(heading), columns - 3), "strong")
-            self.screen.show_lines("", f"  {title}", *lines)
+            self.screen.show_lines("", f"  {title}", *lines, *more)
 
     def insert_input(self, text: str) -> None:
         """Insert text at the cursor of the input line."""

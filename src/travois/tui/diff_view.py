@@ -12,7 +12,7 @@ from travois.diff_rows import (
     DiffRow,
     Span,
     build_text_rows,
-    read_unified_row,
+    parse_unified_rows,
 )
 from travois.tools.diff import FilePatch
 from travois.tui.layout import display_width, fold_lines
@@ -53,12 +53,10 @@ def render_change(
 
 
 def render_unified_diff(
-    diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
+    diff: str, theme: Theme, columns: int, *, path: str = "", most: int = MAX_DIFF_LINES
 ) -> list[str]:
-    """Render a unified diff without its headers and numbers."""
-    kept = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
-    rows = [read_unified_row(line) for line in kept]
-    return render_diff_rows(rows, theme, min(columns, MIN_SPLIT_COLUMNS - 1), most=most)
+    """Render the unified diff of a file in the colours of its language, without headers."""
+    return render_diff_rows(parse_unified_rows(diff, path), theme, columns, most=most)
 
 
 def render_diff_rows(
