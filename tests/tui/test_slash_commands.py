@@ -335,6 +335,24 @@ def test_an_mcp_server_is_chosen_then_shown_disabled_enabled_and_reconnected(
     at_desk(typed, run, reader)
 
 
+def test_commands_of_the_command_line_run_with_their_defaults(options: Options) -> None:
+    found, nothing, why, checked = answers(
+        options, "/search hello", "/search -nothing", "/permissions why rm -rf x", "/doctor"
+    )
+    assert "/resume" in str(found)
+    assert "no matching" in str(nothing).lower()
+    assert str(why).startswith("ask") and "sandbox" in str(checked).lower()
+
+
+def test_what_fills_the_window_is_a_table(options: Options) -> None:
+    (told,) = answers(options, "/context")
+    kinds = [line.split()[0] for line in str(told).split("\n")[:9]]
+    assert kinds == [
+        *("PART", "system", "tools", "instructions", "memory", "summary"),
+        *("messages", "results", "free"),
+    ]
+
+
 def test_settings_are_told_with_who_decided_them(options: Options) -> None:
     some, one, wrong = answers(
         replace(options, mode="plan"), "/config", "/config tui.vim", "/config tui.vin"

@@ -62,6 +62,7 @@ sum matches the provider's count.
 """
 CONTEXT_ACTIONS = ("lost", "receipts", "undo")
 MAX_SEARCH_HITS = 50
+WINDOW_BAR_CELLS = 20
 
 
 def register_context(commands: CommandParsers) -> None:
@@ -167,6 +168,22 @@ def describe_window(
     free = max(0, limit - window.total_tokens)
     lifetime = describe_cache_lifetime(session.cache, now)
     return f"{told} · free {free:,}; {counted}; {lifetime}"
+
+
+def render_window_table(session: Session, layers: ContextLayers) -> str:
+    """Render what fills the context window, one line for each kind."""
+    model, now = _model_of_session(session), time.time()
+    window = break_down_window(session.view, session.history(), cache=session.cache, now=now)
+    limit = threshold_for_model(model, layers)
+    sizes = {**window.tokens_by_kind, "free": max(0, limit - window.total_tokens)}
+    rows = [("PART", "TOKENS", "SHARE", "")]
+    for kind, size in sizes.items():
+        share = size / limit
+        rows.append((kind, f"{size:,}", f"{share:.0%}", "━" * round(share * WINDOW_BAR_CELLS)))
+    counted = "scaled to the provider's count" if window.measured else "estimated"
+    told = f"{model.name} takes {model.window:,} tokens; compaction begins at {limit:,}."
+    lifetime = describe_cache_lifetime(session.cache, now)
+    return f"{format_table(rows, right=(1, 2))}\n\n{told}\nSizes are {counted}; {lifetime}."
 
 
 def describe_cache_lifetime(cache: PromptCache, now: float) -> str:

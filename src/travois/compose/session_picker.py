@@ -58,7 +58,8 @@ class SessionPicker:
             )
         stays = summary.project in self._project.keys or not os.path.isdir(summary.cwd)
         cwd = options.cwd if stays else summary.cwd
-        return replace(options, cwd=cwd, resume=summary.id, latest=False, fork=False, session_id="")
+        fresh = replace(options, latest=False, fork=False, session_id="", cleared=False)
+        return replace(fresh, cwd=cwd, resume=summary.id)
 
     def _list_summaries(self, *, everywhere: bool) -> list[tuple[str, SessionSummary]]:
         if everywhere not in self._told:

@@ -16,7 +16,7 @@ from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options, new_session_options
 from travois.compose.session import load_workspace
 from travois.context.keep_warm import keep_cache_warm
-from travois.core.content import Text, TextOrMedia
+from travois.core.content import Text, TextOrMedia, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.hooks.fire import notify_hooks, on_idle
@@ -82,6 +82,7 @@ async def _run_app(first: str, options: Options, taste: TuiSettings, guide: Sess
     async with anyio.create_task_group() as group:
         group.start_soon(talking.watch_signals)
         group.start_soon(talking.run_screen)
+        group.start_soon(talking.draw_slow_start)
         try:
             await trust.ask_for_trust(place.home, loaded, talking.desk)
             await talking.run_sessions(options, first)
@@ -119,6 +120,13 @@ class TerminalApp:
         except EOFError:
             self.desk.handle_key("leave")
 
+    async def draw_slow_start(self) -> None:
+        """Keep the line moving that says what the start of a session waits for."""
+        while True:
+            await self.desk.starting.wait()
+            await anyio.sleep(IDLE_REDRAW_SECONDS)
+            self.desk.screen.refresh()
+
     async def watch_signals(self) -> None:
         """Exit cleanly on the first signal; a second one kills the process."""
         with anyio.open_signal_receiver(*SIGNAL_EXIT_CODES) as signals:
@@ -154,7 +162,8 @@ class TerminalApp:
 
     async def _run_session(self, options: Options, first: str) -> None:
         desk = self.desk
-        async with LiveSession(options, person=desk.dialogs) as session:
+        opening = LiveSession(options, person=desk.dialogs, report_start=desk.report_start)
+        async with opening as session:
             session.runtime.agent.runtime.stays_open = True
             desk.attach_session(session)
             enable_activity_names(session.runtime.agent)
@@ -264,6 +273,8 @@ class TerminalApp:
             await self._run_shell_command(line)
             return
         answer = await self._run_slash_command(text) if text else None
+        if isinstance(answer, CommandPrompt):
+            page.expanded[extract_text(answer.content)] = text
         if answer is None or isinstance(answer, CommandPrompt):
             await self._run_turn(answer or text)
         elif answer:
@@ -331,7 +342,9 @@ class TerminalApp:
         if desk.waiting:
             return desk.waiting.popleft()
         called = runtime.mail is not None and runtime.mail.called
-        return None if runtime.agent.turn.inbox or called else ""
+        # A note waits for the next prompt: what it tells is no reason to ask the model.
+        news = any(one.origin != "note" for one in runtime.agent.turn.inbox)
+        return None if news or called else ""
 
     async def _watch_mail(self, scope: anyio.CancelScope) -> None:
         mail = self.desk.session.runtime.mail

@@ -19,6 +19,9 @@ COLOUR_PATTERN = re.compile(r"(\x1b\[[0-9;]*m)")
 STYLE_PATTERN = re.compile(r"(\x1b\[[0-9;]*m|\x1b\[K|\x1b\]8;[^\x1b]*\x1b\\)")
 """The only escape sequences that we print with text: colours, fillings and links."""
 
+FIRST_COLUMN_PATTERN = re.compile(r"\s*(?:\S ?)+\s+(?<=\s{2})(?=\S)")
+LEADING_BLANKS_PATTERN = re.compile(r"\s*")
+
 
 def clean_display_text(text: str) -> str:
     """Remove everything from a text that a terminal would act on."""
@@ -59,6 +62,18 @@ def wrap_words(text: str, room: int) -> list[str]:
         else:
             lines.append(word)
     return [part for line in lines for part in fold_lines(line, room)]
+
+
+def wrap_hanging(line: str, room: int) -> list[str]:
+    """Wrap a line between words; what follows stands below its text, or its second column."""
+    if display_width(line) <= room:
+        return [line]
+    lead = FIRST_COLUMN_PATTERN.match(line)
+    if lead is None or len(lead[0]) > room // 2:
+        lead = LEADING_BLANKS_PATTERN.match(line)
+    margin = len(lead[0]) if lead else 0
+    first, *more = wrap_words(line[margin:], room - margin)
+    return [line[:margin] + first, *(" " * margin + part for part in more)]
 
 
 def _fold_line(line: str, room: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -18,7 +19,7 @@ from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.settings.validate import find_nearest_word
 from travois.skills.command_text import TYPED_COMMAND, CustomCommand
-from travois.terminal import capture_lines, escape_controls
+from travois.terminal import CommandParsers, capture_lines, escape_controls
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import SessionPicker
@@ -155,6 +156,15 @@ async def capture_output(host: CommandHost, run: Callable[[], object]) -> str:
         return "\n".join(lines)
 
     return await anyio.to_thread.run_sync(run_overheard)
+
+
+def parse_command_line(
+    register: Callable[[CommandParsers], None], words: Sequence[str]
+) -> Namespace:
+    """Parse the words of a `travois` command that a slash command runs."""
+    top = ArgumentParser(exit_on_error=False)
+    register(top.add_subparsers())
+    return top.parse_args(words)
 
 
 def find_slash_command(host: CommandHost, line: str) -> SlashCommand | None:

@@ -45,7 +45,7 @@ from travois.tui.agent_progress import (
 )
 from travois.tui.call_view import render_finished_call, render_running_call, render_whole_call
 from travois.tui.diff_view import render_unified_diff
-from travois.tui.layout import clean_display_text, cut_line, fold_lines, wrap_words
+from travois.tui.layout import clean_display_text, cut_line, wrap_hanging, wrap_words
 from travois.tui.permission_text import is_refused_by_person
 from travois.tui.screen import Screen
 from travois.tui.theme import Theme
@@ -99,6 +99,8 @@ MIN_SUMMARY_SECONDS = 10.0
 MAX_PROMPT_LINES = 20
 """Lines of a prompt that are shown."""
 CHARS_PER_TOKEN = 4
+MIN_HINT_COLUMNS = 60
+"""From this width on, there is room to say what a key does beside a title."""
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -110,7 +112,8 @@ class Thought(msgspec.Struct, frozen=True):
     def render_title(self, theme: Theme, columns: int) -> str:
         """Render one line that sums it up."""
         time = f" for {format_elapsed(self.seconds)}" if self.seconds >= 1 else ""
-        head, more = f"Thought{time}: ", "  Ctrl-O: all of it"
+        head = f"Thought{time}: "
+        more = "  Ctrl-O: all of it" if columns >= MIN_HINT_COLUMNS else "  Ctrl-O"
         said = cut_line(" ".join(self.text.split()), columns - len(head) - len(more) - 5)
         return f"  {theme.mark('∴', 'accent')} {theme.mark(f'{head}{said}{more}', 'quiet')}"
 
@@ -142,6 +145,8 @@ class Transcript:
         self._agent_lines: dict[str, list[str]] = {}
         """The last steps of each running subagent, by its call."""
         self.todos = read_tasks("")
+        self.expanded: dict[str, str] = {}
+        """The command that was typed, by the prompt that it stands for."""
         self.topic = ""
         """What the first prompt asks for."""
         self._last_entry = 0
@@ -293,7 +298,8 @@ class Transcript:
                 self.pending = [one for one in self.pending if one != text]
                 self._finish_stream()
                 self.topic = self.topic or ("" if is_greeting(text) else make_title(text))
-                self.show_prompt(fact.content)
+                typed = self.expanded.pop(text, "")
+                self.show_prompt((Text(typed),) if typed else fact.content)
             case "task":
                 self._finish_stream()
                 self.show_note(text.strip().partition("\n")[0][:300])
@@ -354,7 +360,8 @@ class Transcript:
             if isinstance(block, Text)
         ]
         text = "\n".join((*texts[-1:], *media)).strip("\n")
-        lines = fold_lines(text, self._screen.columns - 3)
+        room = self._screen.columns - 3
+        lines = [part for line in text.split("\n") for part in wrap_hanging(line, room)]
         rest = len(lines) - MAX_PROMPT_LINES
         shown = lines[:MAX_PROMPT_LINES] + ([f"… {rest} more lines"] if rest > 0 else [])
         first, *more = [theme.mark(line, "strong") for line in shown]
@@ -372,15 +379,16 @@ class Transcript:
 
     def show_mark(self, text: str) -> None:
         """Draw a line across the conversation, with a few words in it."""
-        said = cut_line(clean_display_text(text), self._screen.columns - 9)
+        said = cut_line(clean_display_text(text), self._screen.columns - 12)
         rule = self._screen.theme.mark(f"─── {said} ───", "quiet")
         self._screen.show_lines("", f"  {rule}")
 
     def show_paragraph(self, text: str) -> None:
         """Show the answer to a slash command."""
-        self._screen.show_lines(
-            "", *(f"  {line}" for line in clean_display_text(text).rstrip().split("\n"))
-        )
+        room = self._screen.columns - 3
+        lines = clean_display_text(text).rstrip().split("\n")
+        parts = (part for line in lines for part in wrap_hanging(line, room))
+        self._screen.show_lines("", *(f"  {part}" for part in parts))
 
     def show_markdown(self, text: str) -> None:
         """Show a whole Markdown text."""

@@ -69,7 +69,7 @@ async def _pick_message(host: CommandHost, side: str) -> int | None:
 async def _run_context_command(host: CommandHost, _: str) -> str:
     """Run /context: show what fills the context window."""
     agent = host.session.runtime.agent
-    return context.describe_window(agent.session, agent.context.layers)
+    return context.render_window_table(agent.session, agent.context.layers)
 
 
 async def _run_notes_command(host: CommandHost, _: str) -> str:

@@ -28,6 +28,7 @@ from travois.providers.request import EFFORT_LEVELS
 from travois.sessions import home
 from travois.settings.edit import save_user_setting
 from travois.snapshots import rewind
+from travois.snapshots.restore import RestoreOutcome
 from travois.snapshots.snapshots import ConversationTurn, Snapshots, list_turns
 from travois.terminal import escape_controls
 from travois.tui import clipboard, theme
@@ -56,6 +57,10 @@ MODE_MEANINGS = {
     "auto": "runs commands in the sandbox without asking too",
     "dont-ask": "refuses what would be asked",
     "bypass": "asks almost nothing; only at the start (--permission-mode bypass)",
+}
+THEME_MEANINGS = {
+    "auto": "dark or light, by the terminal's background",
+    "none": "no colours",
 }
 
 
@@ -152,7 +157,7 @@ async def _run_redo_command(host: CommandHost, _: str) -> str:
     outcome = rewind.apply_rewind(
         agent.session, snapshots, way, wrote=agent.world.processes.accept_change
     )
-    return f"Undid the rewind: {outcome.restored} files restored, {outcome.deleted} deleted."
+    return f"Undid the rewind: {_describe_restored(outcome)}."
 
 
 def _open_rewind(host: CommandHost) -> tuple[Snapshots | None, list[Entry]]:
@@ -189,8 +194,15 @@ async def _rewind_to(
     )
     host.set_input(turn.text)
     kept = f", {len(way.theirs)} kept because others changed them" if way.theirs else ""
-    files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
+    files = f"{_describe_restored(outcome)}{kept}"
     return f"Rewound to before this message: {files}. /redo takes it back."
+
+
+def _describe_restored(outcome: RestoreOutcome) -> str:
+    """Say how many files a rewind restored and deleted."""
+    counts = ((outcome.restored, "restored"), (outcome.deleted, "deleted"))
+    told = [f"{count} file{'' if count == 1 else 's'} {what}" for count, what in counts if count]
+    return ", ".join(told) or "no file changed"
 
 
 async def _choose_turn(
@@ -266,8 +278,9 @@ def _list_theme_names() -> tuple[str, ...]:
 
 async def _run_theme_command(host: CommandHost, name: str) -> str:
     if not name:
-        names = _list_theme_names()
-        picked = await host.pick_option("Which theme?", [(one, "") for one in names])
+        names, now = _list_theme_names(), load_workspace(host.options)[1].settings.tui.theme
+        offers = [(_mark_current(one, now), THEME_MEANINGS.get(one, "")) for one in names]
+        picked = await host.pick_option("Which theme?", offers)
         name = "" if picked is None else names[picked]
     if not name:
         return ""

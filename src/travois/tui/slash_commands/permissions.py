@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from functools import partial
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
 from travois.settings.sources import ANSWERS_SOURCE
 from travois.terminal import format_table
-from travois.tui.slash import CommandHost, SlashCommand, capture_output
+from travois.tui.slash import CommandHost, SlashCommand, capture_output, parse_command_line
 
 with lazy_imports():
     from travois.commands import permissions
@@ -35,8 +34,9 @@ async def _run_permissions_command(host: CommandHost, typed: str) -> str:
             rules = permissions.render_rule_table(guard.rules, sandboxed=origin)
             return f"Mode {guard.mode}.\n\n{rules}"
         case "why":
-            args = Namespace(
-                text=rest, mode=guard.mode, tool="Bash", settings=host.options.settings
+            flags = ("--mode", guard.mode, "--settings", host.options.settings)
+            args = parse_command_line(
+                permissions.register_permissions, ("permissions", "why", *flags, "--", rest)
             )
             return await capture_output(host, partial(permissions.run_permissions_why, args))
         case "forget":
@@ -51,7 +51,10 @@ async def _run_permissions_command(host: CommandHost, typed: str) -> str:
 
 async def _forget_rule(host: CommandHost, rule: str) -> str:
     """Remove a saved permission answer, for this session and later ones."""
-    await capture_output(host, partial(permissions.run_permissions_forget, Namespace(rule=rule)))
+    args = parse_command_line(
+        permissions.register_permissions, ("permissions", "forget", "--", rule)
+    )
+    await capture_output(host, partial(permissions.run_permissions_forget, args))
     agent = host.session.runtime.agent
     if rule == permissions.SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)

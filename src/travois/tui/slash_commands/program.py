@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from time import localtime, strftime
@@ -16,7 +16,7 @@ from travois.compose.memory import open_memories_here
 from travois.compose.session import load_workspace
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
-from travois.tui.slash import CommandHost, SlashCommand, capture_output
+from travois.tui.slash import CommandHost, SlashCommand, capture_output, parse_command_line
 
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemoryStore
@@ -28,6 +28,8 @@ with lazy_imports():
 
 # /memory, and a line that begins with #.
 
+DIFF_HEADER = re.compile(r"^--- \S.*\n\+\+\+ (?:/dev/null\n)?", re.MULTILINE)
+"""What a person need not see above the diff of a memory: the name of its file is enough."""
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
 
 
@@ -69,7 +71,8 @@ def _answer_memory_command(memories: FolderMemoryStore, typed: str, *, session: 
         raise UserError(
             f"Unknown subcommand: /memory {word}", fix=f"Use {', '.join(MEMORY_WORDS)}."
         )
-    return answers[word]().replace("travois memory", "/memory")
+    answer = answers[word]().replace("travois memory", "/memory")
+    return DIFF_HEADER.sub("", answer)
 
 
 MEMORY_COMMANDS = {
@@ -108,13 +111,13 @@ async def _run_config_command(host: CommandHost, key: str) -> str:
 
 async def _run_doctor_command(host: CommandHost, _: str) -> str:
     """Run /doctor: check the sandbox, programs and model."""
-    return await capture_output(host, partial(doctor.run_doctor, Namespace(json=False)))
+    args = parse_command_line(doctor.register_doctor, ("doctor",))
+    return await capture_output(host, partial(doctor.run_doctor, args))
 
 
 async def _run_search_command(host: CommandHost, text: str) -> str:
     """Run /search: search past sessions."""
-    flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
-    args = Namespace(text=[text], agent=None, limit=5, **flags)
+    args = parse_command_line(search.register_search, ("search", "--", text))
     return (await capture_output(host, partial(search.run_search, args))).replace(
         "travois --resume", "/resume"
     )
@@ -139,7 +142,8 @@ async def _run_export_command(host: CommandHost, name: str) -> str:
     if os.path.lexists(path):
         raise UserError(f"{path} already exists", fix="Choose another name.")
     kind = EXPORT_FORMATS.get(os.path.splitext(path)[1].lower(), "markdown")
-    args = Namespace(session=host.session.id, format=kind, output=path)
+    words = ("sessions", "export", host.session.id, "--format", kind, "--output", path)
+    args = parse_command_line(sessions.register_sessions, words)
     return await capture_output(host, partial(sessions.run_sessions_export, args))
 
 

@@ -63,7 +63,8 @@ async def _run_fork_command(host: CommandHost, _: str) -> str:
     session = host.session
     if not session.runtime.agent.session.prompted:
         return "Nothing to fork yet: send a message first."
-    host.switch_to(replace(host.options, resume=session.id, latest=False, fork=True, session_id=""))
+    kept = replace(host.options, latest=False, session_id="", cleared=False)
+    host.switch_to(replace(kept, resume=session.id, fork=True))
     return f"Forked. To return to the original: /resume {session.id[:8]}"
 
 
