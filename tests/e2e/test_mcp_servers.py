@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import travois_lab as lab
+from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 
 pytest.importorskip("mcp")
@@ -135,3 +136,35 @@ def test_servers_of_pypi_fetch_a_page_and_read_a_repository(program: Program, pa
     )
     assert "A heron." in fetched
     assert "A heron" in log
+
+
+SLOW_SERVER = """\
+import json, os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+for line in sys.stdin:
+    asked = json.loads(line)
+    version = asked.get("params", {}).get("protocolVersion")
+    about = {"protocolVersion": version, "serverInfo": {"name": "slow", "version": "1"}}
+    known = {"initialize": about | {"capabilities": {"tools": {}}}, "tools/list": {"tools": []}}
+    if asked.get("method") in known:
+        told = {"jsonrpc": "2.0", "id": asked["id"], "result": known[asked["method"]]}
+        print(json.dumps(told), flush=True)
+"""
+
+
+def test_a_start_that_waits_for_a_server_says_so(program: Program, tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+    args = ["-c", SLOW_SERVER, str(gate)]
+    entry = {"command": sys.executable, "args": args, "alwaysLoad": True}
+    program.home.mkdir()
+    (program.home / "mcp.json").write_text(json.dumps({"mcpServers": {"slow": entry}}))
+    with program.served([{"say": "Hello.", "repeat": True}]):
+        glass = Glass(program, *program.model)
+        glass.until("❯")
+        glass.type("hi\r")
+        glass.until("Starting the MCP server slow", "… hi")
+        gate.touch()
+        glass.until("❯ hi", "Hello.")
+        assert "Starting" not in glass.story
+        assert glass.leave() == 0

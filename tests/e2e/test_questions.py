@@ -18,8 +18,7 @@ FORCED = {
     commits on the server""",
     80: """\
   ! Run `git push --force origin main`?
-    DANGER: force push: overwrites commits on the server
-    · runs git push (effects unknown)""",
+    DANGER: force push: overwrites commits on the server""",
 }
 FORCED[120] = FORCED[80]
 CHOICES = {
@@ -28,21 +27,19 @@ CHOICES = {
     a  yes, and don't ask again for
        exactly `git push --force origin
        main` in this project
-    u  yes, and don't ask again for
-       exactly `git push --force origin
-       main` in all projects
+    u  yes, and don't ask again in any
+       project
   ❯ n  no, and tell it why""",
     80: """\
     y  yes
     a  yes, and don't ask again for exactly `git push --force origin main` in
        this project
-    u  yes, and don't ask again for exactly `git push --force origin main` in
-       all projects
+    u  yes, and don't ask again in any project
   ❯ n  no, and tell it why""",
     120: """\
     y  yes
     a  yes, and don't ask again for exactly `git push --force origin main` in this project
-    u  yes, and don't ask again for exactly `git push --force origin main` in all projects
+    u  yes, and don't ask again in any project
   ❯ n  no, and tell it why""",
 }
 
@@ -139,7 +136,7 @@ def test_a_rule_for_all_projects_goes_into_the_users_settings(program: Program) 
         glass = begin(program)
         glass.until("don't ask again for `git fetch` in this project")
         answer(glass, "u")
-        glass.until("`git fetch` in all projects", "Done.")
+        glass.until("again in any project", "Done.")
         assert glass.leave() == 0
     settings = json.loads((program.home / "settings.json").read_text())
     assert settings["permissions"]["allow"] == ["Bash(git fetch:*)"]
@@ -170,3 +167,15 @@ def test_esc_on_a_question_is_a_no_that_ends_the_turn(program: Program) -> None:
     assert [(fact.verdict, fact.by) for fact in decided] == [("deny", "person")]
     ended = [entry.fact.why for entry in program.facts() if isinstance(entry.fact, Ended)]
     assert ended == ["aborted", "end"]
+
+
+def test_a_key_of_ones_own_with_alt_changes_the_mode_at_a_question(program: Program) -> None:
+    program.home.mkdir()
+    (program.home / "keys.json").write_text('{"mode": "alt-m"}')
+    with program.served([{"say": [use("Write", file_path="a.txt", content="a\n")]}, DONE]):
+        glass = begin(program)
+        glass.until("Create a.txt?", "tell it why")
+        answer(glass, "\x1bm")
+        glass.until("→ yes: mode accept-edits", "Done.")
+        assert glass.leave() == 0
+    assert (program.folder / "a.txt").read_text() == "a\n"

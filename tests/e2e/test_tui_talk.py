@@ -273,9 +273,37 @@ def test_two_escapes_take_a_turn_back(program: Program) -> None:
         answered(glass, "1")
         glass.until("Rewind to before “make it”?")
         answered(glass, "1")
-        glass.until("1 deleted", "❯ make it")
+        glass.until("1 file deleted", "❯ make it")
         assert not (program.folder / "made.txt").exists()
         glass.type(" again\r")
         glass.until("Again.")
         assert glass.leave() == 0
         assert "make it again" in str(api.bodies[-1]) and "Made." not in str(api.bodies[-1])
+
+
+def test_a_command_stands_as_it_was_typed_and_only_clearing_leaves_a_mark(program: Program) -> None:
+    with program.served([{"say": "Hello.", "repeat": True}]) as api:
+        glass = Glass(program, *program.model, rows=40)
+        glass.ready()
+        glass.type("hi\r")
+        glass.until("Hello.", "cache")
+        glass.type("/clear\r")
+        glass.until("─── cleared; the conversation before: /resume ")
+        glass.type("/review the tests\r")
+        glass.until("❯ /review the tests", "Hello.", "cache")
+        assert "careful colleague" in str(api.bodies[-1])
+        assert "careful colleague" not in glass.story
+        glass.type("/add-dir ..\r")
+        glass.until("yes, this session")
+        glass.type("1")
+        glass.until("Added")
+        glass.type("/fork\r")
+        glass.until("Forked. To return to the original")
+        glass.type("again\r")
+        glass.until("❯ again")
+        glass.still()
+        assert glass.story.count("─── cleared") == 1
+        assert glass.leave() == 0
+        asked = [str(body["messages"][-1]) for body in api.bodies]
+    words = ("hi", "careful colleague", "again")  # what /add-dir tells waits for the next prompt
+    assert [word in one for word, one in zip(words, asked, strict=True)] == [True] * 3

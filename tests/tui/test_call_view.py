@@ -86,6 +86,16 @@ def test_a_heading_of_a_report_is_no_reason() -> None:
     assert heading not in red(item)
 
 
+def test_of_a_failure_neither_headings_nor_notes_to_the_model_take_its_lines() -> None:
+    rows = "\n".join(f"row {number}" for number in range(20))
+    text = f"{rows}\n===== short test summary info =====\n1 failed\n[It ran read-only: call again.]"
+    assert lines(bash("check", text, code=1))[1:] == [
+        *(f"    row {number}" for number in range(14, 20)),
+        "    1 failed",
+        "    Ctrl-O: 14 more lines",
+    ]
+
+
 def test_a_path_in_a_title_is_relative_to_the_folder() -> None:
     def title(path: str) -> str:
         item = call("Read", {"file_path": path}, "1\ta")

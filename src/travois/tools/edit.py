@@ -405,7 +405,7 @@ WRITE = Tool(
     args=WriteArgs,
     access=lambda args, here: write_access(args.file_path, here),
     run=_run_write,
-    summary=lambda args: f"Write {escape_path(args.file_path)} ({len(args.content)} characters)",
+    summary=lambda args: f"Write {escape_path(args.file_path)}",
 )
 
 

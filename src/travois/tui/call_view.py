@@ -55,14 +55,14 @@ NO_FAILURES_PATTERN = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", r
 FAILURE_PATTERN = re.compile(
     r"^E  |^npm ERR!|\w*(?:Error|Exception|Panic)\b|"
     r"(?i:\b(?:error|fatal|panicked|failed|failures?|undefined|denied|cannot|not found"
-    r"|no such|no module named|unexpected|assertion|aborted|killed|timed out)\b)"
+    r"|no such|no module named|unexpected|assertion|aborted|killed|timed out|could not|refused)\b)"
 )
 """A line of output that says why something failed."""
 HEADING_PATTERN = re.compile(r"[=_*-]{5,}\D*")
 """A heading of a report, such as pytest's FAILURES: it says no reason."""
 SURE_FAILURE_PATTERN = re.compile(
     r"^(?:Traceback \(most recent call last\)|npm ERR!|FAILED |ERROR |fatal: |error(?:\[\w+\])?: "
-    r"|make: \*\*\*|\w+(?:Error|Exception): )|: command not found$|No module named |"
+    r"|make: \*\*\*|\w+(?:Error|Exception): )|: command not found$|No module named |curl: \(\d+\) |"
     r"\b[1-9]\d* failed\b",
     re.MULTILINE,
 )
@@ -70,7 +70,7 @@ SURE_FAILURE_PATTERN = re.compile(
 DONE_AGENT_PATTERN = re.compile(r"\[agent \w+: done\]")
 """The first line of a subagent's report, which the sign of its call says already."""
 REMARK_PATTERN = re.compile(r"\[.*\.\]|\(no output\)")
-"""What is said to the model about a command that went well."""
+"""What is said to the model about how a command ran."""
 READER_PROGRAMS = ("cat", "grep", "rg", "git", "head", "tail", "sed", "awk", "less", "journalctl")
 """Programs that show texts of others: an error in these is not theirs."""
 
@@ -220,6 +220,7 @@ def _render_failure(item: ToolCallItem, theme: Theme, columns: int) -> list[str]
     if item.kind != "execute" or item.is_denied:
         shown = range(min(MAX_FAILURE_LINES, len(lines)))
         return _render_chosen(lines, shown, theme, columns, red=() if item.is_denied else shown)
+    lines = [line for line in lines if not HEADING_PATTERN.fullmatch(line)]
     telling = [at for at, line in enumerate(lines) if _tells_failure(line)]
     return _render_chosen(lines, _choose_failure_lines(lines), theme, columns, red=telling)
 
@@ -234,8 +235,6 @@ def _choose_failure_lines(lines: Sequence[str]) -> Sequence[int]:
 
 
 def _tells_failure(line: str) -> bool:
-    if HEADING_PATTERN.fullmatch(line):
-        return False
     return bool(FAILURE_PATTERN.search(NO_FAILURES_PATTERN.sub("", line)))
 
 
@@ -266,11 +265,10 @@ def _result_lines(item: ToolCallItem) -> list[str]:
     """Return the lines of a result that are not empty, without what the title says already."""
     lines = [line.rstrip() for line in clean_display_text(item.text).split("\n")]
     kept = [line for line in lines if line and not line.startswith(f"[{PRIVATE_TMP_NOTICE}")]
-    if item.is_error:
-        return kept[1:] if kept and kept[0].startswith("Exit code ") else kept
     while item.kind == "execute" and kept and REMARK_PATTERN.fullmatch(kept[-1]):
         del kept[-1]
-    return kept
+    is_told = item.is_error and kept and kept[0].startswith("Exit code ")
+    return kept[1:] if is_told else kept
 
 
 def _find_tmp_notices(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.syntax import Syntax, SyntaxTheme
+from rich.table import Table
 from rich.theme import Theme as Styles
 
 from travois.diff_rows import SYNTAX_ROLE_NAMES, find_syntax_role
@@ -133,6 +134,16 @@ class PlainCodeBlock(markdown.CodeBlock):
         )
 
 
+class OpenTable(markdown.TableElement):
+    """A table without blank lines above and below it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            table.show_edge = False
+            yield table
+
+
 class TerminalMarkdown(markdown.Markdown):
     """Markdown rendered left-aligned, without terminal hyperlinks."""
 
@@ -141,6 +152,7 @@ class TerminalMarkdown(markdown.Markdown):
         "heading_open": LeftHeading,
         "fence": PlainCodeBlock,
         "code_block": PlainCodeBlock,
+        "table_open": OpenTable,
     }
 
 

@@ -29,6 +29,8 @@ CHANGE_VERBS = {"create": "Create", "update": "Edit", "delete": "Delete"}
 MAX_TITLE_COMMAND = 60
 """The longest command that is quoted in the sentence itself."""
 MODE_REASON = "this permission mode asks before every file change"
+ANYWHERE = "yes, and don't ask again in any project"
+UNKNOWN_COMMAND = re.compile(r"(.+) is not a known read-only command")
 ASKING_AGENT = re.compile(r"\[(.*?)\] ")
 """Begins the summary of a subagent's call."""
 REFUSAL = "the user said no"
@@ -130,12 +132,14 @@ class AskedCall:
 
     @property
     def effects(self) -> list[str]:
-        """The effects that the sentence does not mention."""
+        """The effects that neither the sentence nor the reason mentions."""
         said = [f"changes {self._shown_path()}"]
+        if found := UNKNOWN_COMMAND.fullmatch(self.reason):
+            said.append(f"runs {found[1]} (effects unknown)")
         if len(self.patches) > 1:  # the diff names them
             said = [f"changes {self._shorten_path(path)}" for path in self._named]
         return [
-            escape_invisible(one)
+            escape_invisible(self._shorten_paths(one))
             for one in self.question.effects
             if not one.startswith(DANGER_PREFIX) and one not in said
         ]
@@ -146,10 +150,12 @@ class AskedCall:
         because = self.question.because
         if self.patches and because.startswith("writes ") and ";" not in because:
             return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
+        if self._shorten_paths(because).replace("writes ", "changes ", 1) in self.question.effects:
+            return MODE_REASON
         ran = re.match(r"runs (.+?): (?=.)", because)
         told = ran is not None and self.command.startswith(ran[1])
         because = because[ran.end() :] if ran and told else because
-        return escape_invisible(because.replace(f" {self._folder.rstrip('/')}/", " "))
+        return escape_invisible(self._shorten_paths(because))
 
     def _phrase(self) -> str:
         if self.name == "Bash":
@@ -196,6 +202,10 @@ class AskedCall:
     def _shorten_path(self, path: str) -> str:
         whole = os.path.normpath(os.path.join(self._folder, path))
         return whole.removeprefix(self._folder.rstrip("/") + "/")
+
+    def _shorten_paths(self, text: str) -> str:
+        """Return a sentence with the paths in it relative to the folder."""
+        return text.replace(f" {self._folder.rstrip('/')}/", " ")
 
     def shorten_rules(self) -> str:
         """Return the rules that are offered, in the words of a person."""
@@ -252,7 +262,7 @@ def list_answers(asked: AskedCall) -> Iterator[AnswerChoice]:
         again = f"yes, and don't ask again for {asked.shorten_rules()}"
         yield AnswerChoice("always", "a", f"{again} in this project")
         if not any(rule.startswith(PATH_RULES) for rule in question.always):
-            yield AnswerChoice("everywhere", "u", f"{again} in all projects")
+            yield AnswerChoice("everywhere", "u", ANYWHERE)
     if has_edits and asked.name not in EDIT_TOOLS:
         yield edits
     if question.offers_sandbox:
