@@ -35,14 +35,15 @@ ANSWER = "\n\n".join(
 class Glass:
     """The program in a pty of 100 by 30."""
 
-    def __init__(self, place: Scratch, *args: str) -> None:
+    def __init__(self, place: Scratch, *args: str, **environ: str) -> None:
         program = str(Path(sys.executable).parent / "travois")
         command = [program, "--model", "anthropic/claude-opus-5-5", *args]
         self.pid, self.fd = pty.fork()
         if not self.pid:
             ioctl(0, TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
             os.chdir(place.folder)
-            os.execvpe(command[0], command, {**place.environment(), "TERM": "xterm-256color"})
+            told = {**place.environment(), "TERM": "xterm-256color", **environ}
+            os.execvpe(command[0], command, told)
         self.seen = b""
 
     def until(self, words: str) -> None:
@@ -86,23 +87,72 @@ def main() -> None:
         for name, word in (("60 tokens/s", "slow"), ("400 tokens/s", "fast")):
             _streaming(place, name, word)
         _stopping(place)
+    with lab.server(_write_diffs()) as api, scratch(api.url) as place:
+        _colouring(place)
+    with lab.server([{"say": "Done.", "repeat": True}]) as api, scratch(api.url) as place:
         _resuming(place)
+
+
+def _write_diffs() -> list[object]:
+    """A new file, and changes of a word, of a line and of half of it."""
+    old = [
+        f"def price_{n}(basket, rate):  # {n}\n    return basket.total * {n}\n" for n in range(12)
+    ]
+    new = [
+        part.replace("total", "net_total") if n % 3 else part.replace("return", "yield")
+        for n, part in enumerate(old)
+    ]
+    half = [part if n % 2 else f"# gone: price_{n}\n" for n, part in enumerate(new)]
+    edits = [
+        ("Write", {"file_path": "shop.py", "content": "".join(old)}),
+        *(("Edit", _edit(a, b)) for a, b in ((old, new), (new, half))),
+    ]
+    calls = [{"tool_use": {"name": name, "input": given}} for name, given in edits]
+    return [*({"say": [call]} for call in calls), {"say": "Changed."}]
+
+
+def _edit(old: list[str], new: list[str]) -> dict[str, str]:
+    return {"file_path": "shop.py", "old_string": "".join(old), "new_string": "".join(new)}
+
+
+def _colouring(place: Scratch) -> None:
+    """Bytes for coloured diffs: numbers, syntax, changed words, in 24-bit colours."""
+    glass = Glass(place, "--permission-mode", "accept-edits", COLORTERM="truecolor")
+    glass.until("%")
+    glass.drain(1)
+    start = len(glass.seen)
+    glass.type("go\r")
+    glass.until("Changed.")
+    glass.drain(1)
+    raw = glass.seen[start:]
+    shown = len(CODES.sub("", raw.decode(errors="replace")).encode())
+    print(f"coloured diffs         {len(raw) / shown:6.2f} bytes a byte shown ({shown} bytes)")
+    glass.close()
 
 
 def _resuming(place: Scratch) -> None:
     place.run()
     log = max(place.home.glob("sessions/*/*/log.jsonl"), key=os.path.getmtime)
     subprocess.run([sys.executable, "-c", MAKE, str(log.parent), "5000"], check=True)
-    begun = perf_counter()
-    glass = Glass(place, "--continue")
-    glass.until("%")
-    print(f"10,000 messages        {perf_counter() - begun:6.2f} s to the session")
+    for path in log.parent.glob("checkpoint*"):
+        path.unlink()
+    for label in ("without a checkpoint", "with one"):
+        begun = perf_counter()
+        glass = Glass(place, "--continue")
+        glass.until("%")
+        print(f"10,000 messages        {perf_counter() - begun:6.2f} s to the session, {label}")
+        if label == "with one":
+            _press_keys(glass)
+        glass.close()
+
+
+def _press_keys(glass: Glass) -> None:
+    glass.drain(1)
     before = glass.cpu()
     for key in "typing words":
         glass.type(key)
         glass.drain(0.05)
     print(f"a key in it            {(glass.cpu() - before) / 12:6.1f} ms CPU")
-    glass.close()
 
 
 def _script() -> list[object]:
@@ -129,7 +179,20 @@ def _starting(place: Scratch) -> None:
         ready.append(glass.cpu())
         glass.close()
     print(f"first paint            {median(first):6.0f} ms CPU   ({median(wall):.0f} ms)")
+    print(f"  of it, Python alone  {median(_bare_starts()):6.0f} ms CPU")
     print(f"session ready          {median(ready):6.0f} ms CPU")
+
+
+def _bare_starts() -> list[float]:
+    """CPU of a Python that only imports what the installed script does."""
+    spent = list[float]()
+    for _ in range(RUNS):
+        before = os.times()
+        subprocess.run([sys.executable, "-c", "import re, sys"], check=True)
+        after = os.times()
+        user = after.children_user - before.children_user
+        spent.append(1000 * (user + after.children_system - before.children_system))
+    return spent
 
 
 def _resting(place: Scratch) -> None:
