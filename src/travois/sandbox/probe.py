@@ -156,7 +156,8 @@ def probe_sandbox(*programs: str) -> SandboxSupport:
     checks = (_check_bwrap(program), namespaces, rules, loopback, overlay, _check_terminal())
     if namespaces.works:
         return SandboxSupport("full", "Sandbox: full", checks, program, options)
-    why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
+    cause = namespaces.why.partition(",")[0]  # bubblewrap explains at length
+    why = f"no namespaces: {cause}; `travois doctor` says what to do"
     if rules.works:
         line = f"Sandbox: partial ({why}). {landlock.BRIEF_PARTIAL_LIMIT}"
         return SandboxSupport("partial", line, checks, limits=landlock.PARTIAL_LIMITS)
