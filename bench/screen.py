@@ -17,7 +17,6 @@ from time import monotonic, perf_counter
 
 import travois_lab as lab
 from bench.program import Scratch, scratch
-from bench.resume import MAKE
 
 RUNS = 7
 REST = 10.0
@@ -30,6 +29,40 @@ ANSWER = "\n\n".join(
     ["## A heading", PROSE * 3, "- " + PROSE + "\n- two", "```python\n" + "x = f(1)\n" * 12 + "```"]
     * 4
 )
+
+MAKE_LOG = """
+import sys
+from pathlib import Path
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
+from travois.core.models import Usage
+from travois.sessions import log_line as line
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
+
+folder, turns = Path(sys.argv[1]), int(sys.argv[2])
+with SessionLog.open(folder) as log:
+    seq = max(entry.seq for entry in log.read())
+file = (folder / LOG_FILE_NAME).open("ab", buffering=1 << 20)
+
+def say(fact):
+    global seq
+    seq += 1
+    file.write(line.encode_entry(Entry(seq, 1.7e9 + seq, fact))[1])
+
+for n in range(turns):
+    if n % 40 == 0:
+        say(User((Text(f"Look at module {n}."),)))
+    say(Sent(2 * n + 2, f"{n:032x}", f"{n:032x}", 16_000 + 250 * n))
+    call = Call(f"toolu_{n}", "Bash", '{"command":"grep -rn needle src/module_%d"}' % n)
+    say(Assistant((call,), "calls", Usage(input=5, read=60 * n, write=60, output=40)))
+    say(Decided(call.id, "allow", "rule: allow Bash"))
+    say(Result(call.id, (Text(f"src/module_{n}.py:12: needle\\n"),), lines=1))
+    if n % 40 == 39:
+        say(Assistant((Text("Done."),), "end", Usage(input=5, output=4)))
+        say(Ended("end"))
+file.close()
+"""
+"""Adds turns to a log, as fast as they can be written."""
 
 
 class Glass:
@@ -133,14 +166,15 @@ def _colouring(place: Scratch) -> None:
 def _resuming(place: Scratch) -> None:
     place.run()
     log = max(place.home.glob("sessions/*/*/log.jsonl"), key=os.path.getmtime)
-    subprocess.run([sys.executable, "-c", MAKE, str(log.parent), "5000"], check=True)
+    subprocess.run([sys.executable, "-c", MAKE_LOG, str(log.parent), "5000"], check=True)
     for path in log.parent.glob("checkpoint*"):
         path.unlink()
     for label in ("without a checkpoint", "with one"):
         begun = perf_counter()
         glass = Glass(place, "--continue")
         glass.until("%")
-        print(f"10,000 messages        {perf_counter() - begun:6.2f} s to the session, {label}")
+        wall = perf_counter() - begun
+        print(f"10,000 messages        {glass.cpu():6.0f} ms CPU   ({wall:.2f} s)   {label}")
         if label == "with one":
             _press_keys(glass)
         glass.close()
