@@ -145,6 +145,8 @@ class Transcript:
         self._agent_lines: dict[str, list[str]] = {}
         """The last steps of each running subagent, by its call."""
         self.todos = read_tasks("")
+        self._needs_gap = False
+        """True if a prompt or a result of several lines was the last thing that was shown."""
         self.expanded: dict[str, str] = {}
         """The command that was typed, by the prompt that it stands for."""
         self.topic = ""
@@ -273,6 +275,7 @@ class Transcript:
                 self.todos = read_tasks(value)
             case Asked(call=call):
                 self._asked.add(call)
+                self._needs_gap = False
             case Ended():
                 self._show_turn_end(fact)
             case _:
@@ -286,6 +289,7 @@ class Transcript:
             return
         if self._stream is None:
             self._finish_thought()
+            self._needs_gap = False
             self._stream = markdown.MarkdownStream(self._screen.theme)
             self._screen.show_lines("")
         self._stream.feed(text)
@@ -340,7 +344,10 @@ class Transcript:
             columns=columns,
             is_diff_shown=item.id in self._asked,
         )
-        self._screen.show_lines(*(["", *lines] if len(lines) > 1 else lines))
+        if lines:
+            is_block = len(lines) > 1
+            self._screen.show_lines(*([""] if is_block or self._needs_gap else []), *lines)
+            self._needs_gap = is_block
 
     def _show_turn_end(self, fact: Ended) -> None:
         self._finish_stream()
@@ -367,6 +374,7 @@ class Transcript:
         first, *more = [theme.mark(line, "strong") for line in shown]
         mark = theme.mark("❯", "accent")
         self._screen.show_lines("", f"{mark} {first}", *(f"  {line}" for line in more))
+        self._needs_gap = True
 
     def show_note(self, text: str, *, tone: str = "quiet") -> None:
         """Show a notice."""
@@ -461,6 +469,7 @@ class Transcript:
         seconds = monotonic() - self._thought_since if self._thought_since else 0.0
         thought, self._thought_since, self._shown = Thought(text, seconds), 0.0, 0
         self.results.append(thought)
+        self._needs_gap = False
         self._screen.show_lines("", thought.render_title(self._screen.theme, self._screen.columns))
 
     def _finish_stream(self) -> None:
