@@ -59,7 +59,7 @@ class Scenes:
         self.glass.until(*words)
         self.glass.still()
         text = re.sub(r"\$\d+\.\d+", "$COST", steady(self.glass.text))
-        text = re.sub(r"\d+\.\dk tokens", "TOKENS", text)
+        text = re.sub(r"\d+\.\dk (?:tokens|…)", "TOKENS", text)
         text = re.sub(r"Thought(?: for \d+ s)?: The p.*(?=  Ctrl-O)", "Thought: SAID", text)
         text = re.sub(r"cache \d+ (?:min|s)", "cache TIME", text)
         lines = (line.rstrip() for line in text.split("\n"))
