@@ -1,11 +1,12 @@
 """The fleet: nothing lost, nothing published twice, and what it costs beside `xargs -P`.
 
     python -m bench fleet [--tasks 200] [--repos 10] [--workers 1,4,8] [--databases sqlite,postgres]
-                          [--rounds 5] [--overhead-tasks 20] [--plot throughput.svg]
+                          [--rounds 5] [--overhead-tasks 20] [--listed 1000] [--plot throughput.svg]
 
 Each task is a clone, a run of two requests that writes a file, a commit and a push. The same in a
 shell script under `xargs -P` is the comparison: rounds are interleaved, and CPU seconds are those
-of all processes that were started. The provider is the lab, in this process.
+of all processes that were started. The provider is the lab, in this process. The fleet starts runs
+in a warm server of its own, which the script does not have: so it is measured without one, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,6 +29,13 @@ from tests.fleet.harness import MODEL, WORK, git
 from tests.fleet.postgres import Postgres, find_postgres
 
 import travois_lab as lab
+from travois.fleet.child import session_id
+from travois.fleet.manage import open_store
+from travois.fleet.store import locate_database
+from travois.fleet.task import FleetTask, locate_fleet_folder
+from travois.inspector.fleet import read_fleet_page
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME
 
 TRAVOIS = (sys.executable, "-m", "travois")
 SCRIPT = """\
@@ -98,6 +106,8 @@ class Ground:
 
 def main(argv: Sequence[str]) -> None:
     args = _parse(argv)
+    if args.listed:
+        _measure_listing(args.listed)
     with lab.server(WORK) as api:
         rows = [
             _run_once(api.url, kind, workers, args)
@@ -121,8 +131,36 @@ def _parse(argv: Sequence[str]) -> Namespace:
     top.add_argument("--rounds", type=int, default=5)
     top.add_argument("--overhead-tasks", type=int, default=20)
     top.add_argument("--overhead-workers", type=int, default=2)
+    top.add_argument("--listed", type=int, default=1_000, help="tasks of the list that is timed")
     top.add_argument("--plot", default="")
     return top.parse_args(argv)
+
+
+def _measure_listing(count: int) -> None:
+    """Time `fleet ls` and the inspector's page of so many tasks whose sessions are all here."""
+    with tempfile.TemporaryDirectory(prefix="travois-bench-") as name:
+        home = TravoisHome(Path(name))
+        folder = locate_fleet_folder(home.path, "")
+        store = open_store(locate_database("", folder))
+        store.submit_tasks([FleetTask(id=f"t{n}", repo="/x", prompt="Fix") for n in range(count)])
+        for n in range(count):
+            place = TravoisHome(folder / "tasks" / f"t{n}" / "0" / "home" / "travois").sessions
+            session = place / "project" / str(session_id(f"t{n}", fresh=0))
+            session.mkdir(parents=True)
+            (session / LOG_FILE_NAME).touch()
+        env = os.environ | {"TRAVOIS_HOME": name}
+        found: dict[str, list[float]] = {"fleet ls": [], "page": []}
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run((*TRAVOIS, "fleet", "ls"), env=env, capture_output=True, check=True)
+            found["fleet ls"].append(time.perf_counter() - began)
+            began = time.perf_counter()
+            page = read_fleet_page(home)
+            found["page"].append(time.perf_counter() - began)
+            assert sum(bool(line.session) for line in page.tasks) == count
+        for what, times in found.items():
+            print(f"  {what:22} {count} tasks {statistics.median(times):7.2f} s", end="")
+            print(f"  ({min(times):.2f} to {max(times):.2f})")
 
 
 @contextmanager
@@ -171,27 +209,37 @@ def _run_once(
 def _compare_overhead(url: str, args: Namespace) -> None:
     """Compare CPU seconds per task with those of `xargs -P`, in interleaved rounds."""
     count, workers = args.overhead_tasks, args.overhead_workers
-    ours: list[float] = []
-    theirs: list[float] = []
+    kinds: dict[str, Callable[[], float]] = {
+        "xargs -P": lambda: _measure_xargs(url, count, workers, repos=args.repos),
+        "fleet": lambda: _measure_fleet(url, count, workers, repos=args.repos, warm="1"),
+        "fleet, TRAVOIS_WARM=0": lambda: _measure_fleet(
+            url, count, workers, repos=args.repos, warm="0"
+        ),
+    }
+    used: dict[str, list[float]] = {name: [] for name in kinds}
     for number in range(args.rounds):
-        pair = (_measure_fleet, ours), (_measure_xargs, theirs)
-        for measure, found in pair if number % 2 else reversed(pair):
-            found.append(measure(url, count, workers, repos=args.repos) / count)
-    ratios = [a / b - 1 for a, b in zip(ours, theirs, strict=True)]
-    middle = statistics.median(ratios)
-    verdict = "enough" if middle <= WANTED_OVERHEAD else "TOO MUCH"
+        turn = number % len(kinds)
+        for name in (*[*kinds][turn:], *[*kinds][:turn]):
+            used[name].append(kinds[name]() / count)
     print(f"  CPU per task, {count} tasks, {workers} at once, median of {args.rounds} rounds")
-    print(f"    fleet    {statistics.median(ours):.3f} s  ({min(ours):.3f} to {max(ours):.3f})")
+    base = used["xargs -P"]
+    for name, found in used.items():
+        ratios = [one / other - 1 for one, other in zip(found, base, strict=True)]
+        spread = f"{min(ratios):+.1%} to {max(ratios):+.1%}"
+        print(
+            f"    {name:22} {statistics.median(found):.3f} s ({min(found):.3f} to {max(found):.3f})"
+            f"  {statistics.median(ratios):+.1%} ({spread})"
+        )
+    middle = statistics.median([a / b - 1 for a, b in zip(used["fleet"], base, strict=True)])
     print(
-        f"    xargs -P {statistics.median(theirs):.3f} s  ({min(theirs):.3f} to {max(theirs):.3f})"
+        f"    {'enough' if middle <= WANTED_OVERHEAD else 'TOO MUCH'}: +{WANTED_OVERHEAD:.0%} is wanted"
     )
-    spread = f"{min(ratios):+.1%} to {max(ratios):+.1%}"
-    print(f"    overhead {middle:+.1%} ({spread}; {verdict}: {WANTED_OVERHEAD:.0%} is wanted)")
 
 
-def _measure_fleet(url: str, count: int, workers: int, *, repos: int) -> float:
+def _measure_fleet(url: str, count: int, workers: int, *, repos: int, warm: str) -> float:
     with tempfile.TemporaryDirectory(prefix="travois-bench-") as name:
         ground = Ground(Path(name), url, repos=repos)
+        ground.env["TRAVOIS_WARM"] = warm
         file, before = str(ground.tasks(count)), _child_cpu()
         ground.run(*TRAVOIS, "fleet", "run", file, "--workers", str(workers))
         return _child_cpu() - before

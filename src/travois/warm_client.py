@@ -13,11 +13,13 @@ import resource
 import signal
 import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 VARIABLE = "TRAVOIS_WARM"
 """Set to 0, a run never goes to a warm server."""
 SOCKET_NAME = "warm.sock"
+OWNER_FLAG = "--owner-fd"
+"""A warm server with it serves the process alone that holds the other end of this socket."""
 PRINT_FLAGS = frozenset(("-p", "--print"))
 LEFT_OUT = ("--die-with-parent", "--lease", "--bg", "--background", "--worktree", "-w")
 """Flags of runs that depend on the process that starts them."""
@@ -94,24 +96,34 @@ def _hand_over(path: str, argv: Sequence[str], version: str) -> int:
         raise WarmRefusal("its socket belongs to another user")
     line = socket(AF_UNIX, SOCK_STREAM)
     line.connect(path)
-    message = marshal.dumps(
-        {
-            "same": describe_process(version),
-            "argv": list(argv),
-            "cwd": os.getcwd(),
-            "environ": dict(os.environ),
-            "umask": _read_umask(),
-            "limits": read_limits(),
-        }
-    )
-    fds = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
-    head = len(message).to_bytes(4, "big")
-    line.sendmsg([head], [(SOL_SOCKET, SCM_RIGHTS, fds)])
+    request = describe_run(argv, version, cwd=os.getcwd(), environ=os.environ, umask=read_umask())
+    return _wait_for_end(line, request_run(line, request, streams=range(3)))
+
+
+def describe_run(
+    argv: Sequence[str], version: str, *, cwd: str, environ: Mapping[str, str], umask: int
+) -> dict[str, object]:
+    """Describe a run of this process for a warm server."""
+    return {
+        "same": describe_process(version),
+        "argv": list(argv),
+        "cwd": cwd,
+        "environ": dict(environ),
+        "umask": umask,
+        "limits": read_limits(),
+    }
+
+
+def request_run(line: socket, request: Mapping[str, object], *, streams: Iterable[int]) -> int:
+    """Have a warm server start a run; return its pid. Raises `WarmRefusal` or OSError."""
+    message = marshal.dumps(dict(request))
+    fds = b"".join(number.to_bytes(4, sys.byteorder) for number in streams)
+    line.sendmsg([len(message).to_bytes(4, "big")], [(SOL_SOCKET, SCM_RIGHTS, fds)])
     line.sendall(message)
-    answer = _receive(line)
+    answer = receive_value(line)
     if not isinstance(answer, int):
         raise WarmRefusal(str(answer))
-    return _wait_for_end(line, answer)
+    return answer
 
 
 def _wait_for_end(line: socket, child: int) -> int:
@@ -123,11 +135,13 @@ def _wait_for_end(line: socket, child: int) -> int:
     for number in FORWARDED_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, forward)
-    code = _receive(line)
-    return code if isinstance(code, int) else 1
+    code = receive_value(line)
+    if not isinstance(code, int):
+        return 1
+    return code if code >= 0 else 128 - code
 
 
-def _receive(line: socket) -> object:
+def receive_value(line: socket) -> object:
     """Return the next value that the server sends; empty if it is gone."""
     data = b""
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
@@ -138,7 +152,8 @@ def _receive(line: socket) -> object:
     return marshal.loads(data[4:])  # noqa: S302 - from a process of the same user
 
 
-def _read_umask() -> int:
+def read_umask() -> int:
+    """Return the umask, which Linux only tells when it is set."""
     umask = os.umask(0o077)
     os.umask(umask)
     return umask

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.e2e.program import Done, Program
-from tests.processes import processes
+from tests.processes import Process, processes
+from travois.warm_client import OWNER_FLAG
 
 MODEL = "anthropic/claude-opus-5-5"
 WRITE = {"tool_use": {"name": "Write", "input": {"file_path": "hello.txt", "content": "hello\n"}}}
@@ -146,8 +147,19 @@ class Fleet:
 
     def runs(self) -> list[int]:
         """Return the pids of the `travois -p` runs of this fleet."""
-        mark = f"--lease {self.program.home}/"
-        return [one.pid for one in processes() if mark in one.command and one.state != "Z"]
+        return [one.pid for one in processes() if one.state != "Z" and self._is_run(one)]
+
+    def _is_run(self, process: Process) -> bool:
+        """Return whether this is a run, started by itself or by a worker's warm server."""
+        if f"--lease {self.program.home}/" in process.command:
+            return True
+        try:
+            folder = Path(f"/proc/{process.pid}/cwd").readlink()
+            leads = os.getsid(process.pid) == process.pid
+        except OSError:
+            return False
+        is_warm = leads and OWNER_FLAG in process.command
+        return is_warm and folder.is_relative_to(self.program.home / "fleet")
 
     def close(self) -> None:
         """End everything that was started."""

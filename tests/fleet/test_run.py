@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.e2e.program import sandbox_kind
 from tests.fleet.harness import WORK, Fleet, slow_work, wait_until
 
 
@@ -42,7 +43,9 @@ def test_a_killed_fleet_goes_on_where_it_was(fleet: Fleet) -> None:
     assert [fleet.pushes("app", f"t{n}") for n in range(3)] == [1] * 3
 
 
-def test_a_killed_run_is_tried_again_and_goes_on(fleet: Fleet) -> None:
+@pytest.mark.parametrize("warm", ["1", "0"])
+def test_a_killed_run_is_tried_again_and_goes_on(fleet: Fleet, warm: str) -> None:
+    fleet.program.extra["TRAVOIS_WARM"] = warm
     with fleet.program.served(slow_work(3.0)) as api:
         child = fleet.start("run", fleet.write(fleet.task("t")), "--workers", "1")
         wait_until(lambda: len(api.ledger) == 2 and fleet.runs(), what="the second request")
@@ -53,6 +56,20 @@ def test_a_killed_run_is_tried_again_and_goes_on(fleet: Fleet) -> None:
         api.append_only()
     assert fleet.results()["t"]["tries"] == 1
     assert fleet.pushes("app", "t") == 1
+
+
+def test_ctrl_c_during_gits_work_fails_no_task(fleet: Fleet) -> None:
+    """A terminal sends it to all processes of its foreground, such as git."""
+    hook, called = fleet.repo("app") / "hooks" / "pre-receive", fleet.folder / "called"
+    hook.write_text(f"#!/bin/sh\ntouch {called}; sleep 2\n")
+    hook.chmod(0o755)
+    with fleet.program.served(WORK):
+        child = fleet.start("run", fleet.write(fleet.task("t")))
+        wait_until(called.exists, what="the push")
+        os.killpg(child.pid, signal.SIGINT)
+        fleet.finish(child)
+        assert fleet.run("run").code == 0
+    assert fleet.states() == {"t": "done"} and fleet.pushes("app", "t") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -69,6 +86,16 @@ def test_a_stopped_fleet_goes_on(fleet: Fleet, number: int) -> None:
         assert len(api.ledger) <= 3
         api.append_only()
     assert fleet.pushes("app", "t") == 1
+
+
+def test_a_file_with_a_wrong_line_submits_nothing(fleet: Fleet) -> None:
+    wrong = fleet.task("wrong") | {"max_usd": "two"}
+    for command in ("submit", "run"):
+        done = fleet.run(command, fleet.write(fleet.task("right"), wrong))
+        assert done.code == 2
+        assert "tasks.jsonl: nothing was submitted" in done.err
+        assert "tasks.jsonl:2: max_usd: Expected `float`, got `str`" in done.err
+        assert fleet.states() == {}
 
 
 def test_a_repository_that_cannot_be_cloned_fails_alone(fleet: Fleet) -> None:
@@ -99,7 +126,7 @@ def test_a_full_disk_fails_its_task_alone(fleet: Fleet) -> None:
 
 
 def test_setup_leaves_nothing_in_the_result_and_the_check_decides(fleet: Fleet) -> None:
-    setup = "mkdir -p deps && echo x > deps/a && echo $HOME > ../home-was"
+    setup = "mkdir -p deps && echo x > deps/a && pwd > $HOME/was"
     file = fleet.write(
         fleet.task("good", setup=setup, check="test -f hello.txt"),
         fleet.task("bad", check="echo no such luck; false"),
@@ -113,8 +140,26 @@ def test_setup_leaves_nothing_in_the_result_and_the_check_decides(fleet: Fleet) 
     assert [fleet.pushes("app", id) for id in ("good", "bad", "broken")] == [1, 0, 0]
     assert "deps" not in fleet.run("show", "good", "--patch").out
     assert "+hello" in fleet.run("show", "bad", "--patch").out
-    (home,) = fleet.program.home.glob("fleet/local/tasks/good/0/home-was")
-    assert home.read_text().strip() == str(home.parent / "home")
+    (was,) = fleet.program.home.glob("fleet/local/tasks/good/0/home/was")
+    assert was.read_text().strip() == str(was.parent.parent / "work")
+
+
+def test_setup_and_check_run_in_the_sandbox_unless_told_otherwise(fleet: Fleet) -> None:
+    """They may write to the clone and the task's home, and read no file of the worker's user."""
+    if sandbox_kind() == "none":
+        pytest.skip("no sandbox here")
+    (fleet.folder / "private").write_text("for the user alone\n")
+    reach = f"cat {fleet.folder}/private; touch {fleet.folder}/outside"
+    told = {"setup": f"{reach}; echo x > $HOME/mine", "check": f"{reach}; cat $HOME/mine; false"}
+    with fleet.program.served(WORK):
+        fleet.run("run", fleet.write(fleet.task("kept", **told)))
+        assert fleet.states() == {"kept": "failed"}
+        assert not (fleet.folder / "outside").exists()
+        fleet.run("run", fleet.write(fleet.task("free", **told)), "--unsandboxed-commands")
+    assert (fleet.folder / "outside").exists()
+    found = fleet.results()
+    assert "for the user alone" not in found["kept"]["why"] and "\nx" in found["kept"]["why"]
+    assert "for the user alone" in found["free"]["why"]
 
 
 def test_the_best_of_several_runs_is_published(fleet: Fleet) -> None:
@@ -170,21 +215,21 @@ def test_what_the_agent_wrote_into_the_clones_git_folder_is_never_run(fleet: Fle
 def test_a_rate_limit_is_waiting_and_other_keys_go_on(fleet: Fleet) -> None:
     """A storm of 429 on one key: none of its tasks fails, and each frees its slot meanwhile."""
     refused = {"status": 429, "headers": {"retry-after": "6"}}
-    storm = [{"when": {"text": "Say hello a"}, "error": refused} for _ in range(4)]
+    storm = [{"when": {"text": "Say hello a"}, "error": refused} for _ in range(8)]
     names = ("ANTHROPIC_API_KEY_A", "ANTHROPIC_API_KEY_B")
     fleet.program.extra |= {name: f"sk-{name[-1]}-0123456789abcdef" for name in names}
-    tasks = [fleet.task(f"a{n}", key=names[0], priority=1) for n in range(4)]
+    tasks = [fleet.task(f"a{n}", key=names[0], priority=1) for n in range(8)]
     tasks += [fleet.task(f"b{n}", key=names[1]) for n in range(2)]
     with fleet.program.served([*storm, *WORK]) as api:
-        done = fleet.run("run", fleet.write(*tasks), "--workers", "2")
+        done = fleet.run("run", fleet.write(*tasks), "--workers", "8")
         assert done.code == 0, done.out + done.err
         keys = {exchange.headers.get("x-api-key") for exchange in api.ledger}
     found = fleet.results()
     assert {each["state"] for each in found.values()} == {"done"}
-    assert sum(found[f"a{n}"]["waits"] for n in range(4)) > 0
+    assert sum(found[f"a{n}"]["waits"] for n in range(8)) > 0
     assert all(each["tries"] == 0 for each in found.values())
     assert max(found[f"b{n}"]["ended"] for n in range(2)) < max(
-        found[f"a{n}"]["ended"] for n in range(4)
+        found[f"a{n}"]["ended"] for n in range(8)
     )
     assert keys == {"sk-A-0123456789abcdef", "sk-B-0123456789abcdef"}
 

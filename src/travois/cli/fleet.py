@@ -16,7 +16,8 @@ from travois.sessions.home import locate_home
 from travois.terminal import CommandParsers, add_command
 
 with lazy_imports():
-    from travois.fleet import manage, serve, store, task, worker
+    from travois.fleet import command_sandbox, manage, serve, store, task, worker
+    from travois.process import parent_watch
 
 FLEET_PACKAGES = ("dbos", "psycopg", "sqlalchemy", "yaml")
 FLEET_HELP = """\
@@ -36,7 +37,13 @@ Handler = Callable[[Namespace], int]
 class FleetParsers(Protocol):
     """The subparsers of `travois fleet`."""
 
-    def add_parser(self, name: str, *, help: str, description: str) -> ArgumentParser:  # noqa: A002
+    def add_parser(
+        self,
+        name: str,
+        *,
+        help: str = "",  # noqa: A002 - argparse calls it so
+        description: str = "",
+    ) -> ArgumentParser:
         """Add one subcommand."""
         ...
 
@@ -68,17 +75,13 @@ def _add_working_commands(inner: FleetParsers) -> None:
         inner, "run", "submit tasks, if any, and work until all have ended", run_fleet
     )
     run.add_argument("file", nargs="?", default="", help="tasks as JSONL or YAML; - for stdin")
-    run.add_argument(
-        "--workers", type=_parse_worker_count, default=2, metavar="N", help="tasks at once"
-    )
+    _add_worker_flags(run, "--workers")
     add_template_flags(run)
     _add_budget_flag(run)
     worker = add_queue_command(
         inner, "worker", "take tasks from the queue until stopped", run_worker_command
     )
-    worker.add_argument(
-        "--slots", type=_parse_worker_count, default=2, metavar="N", help="tasks at once"
-    )
+    _add_worker_flags(worker, "--slots")
     what = "answer /healthz and /readyz on this port"
     worker.add_argument("--health", type=int, default=0, metavar="PORT", help=what)
     what = "on SIGTERM, let tasks end for so long before they are given back"
@@ -86,6 +89,18 @@ def _add_working_commands(inner: FleetParsers) -> None:
     what = "how long after a worker died its tasks are adopted (default: 45)"
     worker.add_argument("--lease", type=float, default=0.0, metavar="SECONDS", help=what)
     add_queue_command(inner, "migrate", "create or update the tables of the queue", run_migrate)
+    command = inner.add_parser("command")  # of the worker's own: not in the help
+    command.add_argument("--lease", required=True)
+    command.add_argument("line")
+    command.set_defaults(run=run_task_command)
+
+
+def _add_worker_flags(parser: ArgumentParser, slots: str) -> None:
+    count = partial(parser.add_argument, type=_parse_worker_count, default=2, metavar="N")
+    count(slots, dest="slots", help="tasks at once")
+    what = "run setup and check commands of tasks outside the sandbox"
+    flag = partial(parser.add_argument, dest="sandbox_commands", action="store_false")
+    flag("--unsandboxed-commands", help=what)
 
 
 def _add_task_commands(inner: FleetParsers) -> None:
@@ -150,8 +165,7 @@ def run_fleet(args: Namespace) -> int:
         manage.queue_tasks(queue, tasks, max_usd=args.max_usd)
     elif args.max_usd is not None:
         queue.submit_tasks((), max_usd=args.max_usd)
-    home = locate_home(os.environ).prepare().path
-    return serve.run_tasks(queue, slots=args.workers, folder=_fleet_folder(args), home=home)
+    return serve.run_tasks(queue, _read_worker_options(args, worker.LeaseTimes()))
 
 
 def run_worker_command(args: Namespace) -> int:
@@ -159,13 +173,26 @@ def run_worker_command(args: Namespace) -> int:
     times = worker.LeaseTimes(args.lease) if args.lease else worker.LeaseTimes()
     return serve.run_worker(
         open_queue_store(args),
-        slots=args.slots,
-        folder=_fleet_folder(args),
-        home=locate_home(os.environ).prepare().path,
-        lease=times,
+        _read_worker_options(args, times),
         health=args.health,
         grace=args.grace,
     )
+
+
+def _read_worker_options(args: Namespace, lease: worker.LeaseTimes) -> worker.WorkerOptions:
+    return worker.WorkerOptions(
+        slots=args.slots,
+        folder=_fleet_folder(args),
+        home=locate_home(os.environ).prepare().path,
+        lease=lease,
+        is_sandboxed=args.sandbox_commands,
+    )
+
+
+def run_task_command(args: Namespace) -> int:
+    """Run a task's command in the sandbox, until its worker ends or loses its lease."""
+    parent_watch.watch_parent_and_lease(parent=True, lease=args.lease)
+    return command_sandbox.run_in_sandbox(args.line)
 
 
 def run_migrate(args: Namespace) -> int:

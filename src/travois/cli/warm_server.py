@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import sys
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from contextlib import suppress
 from importlib import import_module
 from typing import TypedDict, cast
@@ -38,6 +38,7 @@ from travois.version import __version__
 from travois.warm_client import (
     INTERPRETER_VARIABLES,
     MAX_MESSAGE_BYTES,
+    OWNER_FLAG,
     SOCKET_NAME,
     describe_namespaces,
     describe_process,
@@ -91,18 +92,22 @@ def register_serve(commands: CommandParsers) -> None:
     top = add_command(commands, "serve", what=what, more=SERVE_HELP)
     told = "listen for runs of this user on a socket in the Travois home"
     top.add_argument("--warm", action="store_true", required=True, help=told)
+    top.add_argument(OWNER_FLAG, type=int, default=-1, help=SUPPRESS)
     top.set_defaults(run=run_serve)
 
 
 def run_serve(args: Namespace) -> int:
-    """Run the warm server until a signal ends it; return the exit code."""
+    """Run the warm server until a signal, or the end of its owner; return the exit code."""
+    if args.owner_fd >= 0:
+        with OwnerSocket(args.owner_fd) as owner, suppress(OwnerGone, KeyboardInterrupt):
+            _load_what_runs_need()
+            WarmServer(owner).serve()
+        return 0
     home = locate_home(os.environ).prepare()
     path = str(home.path / SOCKET_NAME)
-    with socket.socket(socket.AF_UNIX) as listener:
+    with ListeningSocket(socket.AF_UNIX) as listener:
         _bind_private(listener, path)
         _load_what_runs_need()
-        gc.collect()
-        gc.freeze()  # a fork shares the pages of what is never looked at again
         try:
             server = WarmServer(listener)
             write_stderr(f"travois: ready for `travois -p` at {path}\n")
@@ -126,6 +131,34 @@ def _load_what_runs_need() -> None:
         for value in [*vars(module).values()]:
             if isinstance(value, LazyPattern):
                 value.compile()
+    gc.collect()
+    gc.freeze()  # a fork shares the pages of what is never looked at again
+
+
+class OwnerGone(Exception):
+    """The end of the process that the warm server serves alone."""
+
+
+class ListeningSocket(socket.socket):
+    """The socket to which anyone of the user may connect with a run."""
+
+    def take_line(self) -> socket.socket:
+        """Return the line of the next run."""
+        return self.accept()[0]
+
+
+class OwnerSocket(socket.socket):
+    """The socket over which the one owner of a warm server hands in a line for each run."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fileno=fd)
+
+    def take_line(self) -> socket.socket:
+        """Return the line of the next run; raises `OwnerGone`."""
+        data, lines, _, _ = socket.recv_fds(self, 1, 1)
+        if not data or not lines:
+            raise OwnerGone
+        return socket.socket(fileno=lines[0])
 
 
 def _bind_private(listener: socket.socket, path: str) -> None:
@@ -148,7 +181,7 @@ def _bind_private(listener: socket.socket, path: str) -> None:
 class WarmServer:
     """The loop that takes runs, forks for each, and reports their ends."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: ListeningSocket | OwnerSocket) -> None:
         self._listener = listener
         self._own = describe_process(__version__)
         self._running: dict[int, socket.socket] = {}
@@ -180,7 +213,7 @@ class WarmServer:
                 pid, status = found
                 if (line := self._running.pop(pid, None)) is not None:
                     code = os.waitstatus_to_exitcode(status)
-                    send_value(line, code if code >= 0 else 128 - code)
+                    send_value(line, code)  # negative: the signal that killed it
                     line.close()
 
     def _end_abandoned(self, pid: int) -> None:
@@ -193,7 +226,7 @@ class WarmServer:
         self._running[pid] = socket.socket(socket.AF_UNIX)  # nobody listens there
 
     def _take_run(self) -> None:
-        line, _ = self._listener.accept()
+        line = self._listener.take_line()
         line.settimeout(MESSAGE_TIMEOUT)
         streams: list[int] = []
         try:

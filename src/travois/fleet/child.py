@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Timer
@@ -20,9 +17,9 @@ import msgspec
 from travois.compose.options import STORE_VARIABLE
 from travois.core.cache_audit import SessionSpending
 from travois.core.models import Usage
+from travois.fleet.run_process import POLL_SECONDS, RunProcess, RunStarter, wait_until_readable
 from travois.fleet.task import FleetTask
 from travois.permissions.secrets import Secrets, mask_text
-from travois.process.parent_watch import PARENT_VARIABLE
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME, read_history
@@ -36,7 +33,6 @@ TASK_VARIABLE = "TRAVOIS_TASK_ID"
 STOP_SECONDS = 20.0
 """How long a run may take to end by itself: it ends what it started, and writes its log."""
 MAX_WHY_CHARS = 2_000
-POLL_SECONDS = 1.0
 READ_BYTES = 65_536
 
 ChildOutcome = Literal["done", "failed", "limit", "refused", "retryable", "interrupted", "lost"]
@@ -102,12 +98,13 @@ class _Line(msgspec.Struct, frozen=True):
 class ChildRun:
     """A running `travois -p`; `stop` may be called from any thread."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, starter: RunStarter, secrets: Secrets) -> None:
+        self._starter = starter
         self._secrets = secrets
         self.on_rate_limit: Callable[[float, str], None] = lambda seconds, why: None
         """Called with the seconds until the provider is asked again, and its answer."""
         self.on_response: Callable[[], None] = lambda: None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunProcess | None = None
         self._stopped: StopReason = ""
         self._lock = Lock()
         self._last = _Line()
@@ -120,7 +117,7 @@ class ChildRun:
 
     def follow_to_end(
         self,
-        argv: list[str],
+        words: Sequence[str],
         *,
         prompt: str,
         cwd: Path,
@@ -133,15 +130,7 @@ class ChildRun:
             with self._lock:
                 if self._stopped:
                     return ChildResult("interrupted", stopped=self._stopped)
-                self._process = subprocess.Popen(
-                    argv,
-                    cwd=cwd,
-                    env=env,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    start_new_session=True,
-                )
+                self._process = self._starter.start(words, cwd=cwd, env=env, errors=errors)
             code = self._follow_output(self._process, prompt, said)
             errors.seek(0)
             told = mask_text(errors.read().decode(errors="replace"))[-MAX_WHY_CHARS:].strip()
@@ -158,7 +147,7 @@ class ChildRun:
             process.send_signal(signal.SIGTERM)
         Timer(STOP_SECONDS, _end_group, (process,)).start()
 
-    def _follow_output(self, process: subprocess.Popen[bytes], prompt: str, said: IO[bytes]) -> int:
+    def _follow_output(self, process: RunProcess, prompt: str, said: IO[bytes]) -> int:
         assert process.stdin is not None and process.stdout is not None
         with suppress(BrokenPipeError):
             process.stdin.write(prompt.encode())
@@ -223,9 +212,9 @@ class ChildRun:
         )
 
 
-def build_child_argv(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
+def build_child_words(task: FleetTask, *, session: UUID, usd: float, lease: Path) -> list[str]:
     """Build the command line of a fleet task's run; it starts or resumes the session."""
-    words = [sys.executable, "-m", "travois", "-p", "--output-format", "stream-json"]
+    words = ["-p", "--output-format", "stream-json"]
     words += ["--resume-or-create", str(session), "--prompt-id", PROMPT_ID]
     words += ["--die-with-parent", "--lease", str(lease), "--permission-mode", task.mode]
     words += ["--model", task.model] if task.model else []
@@ -245,7 +234,7 @@ def child_environment(
     task: FleetTask, key_names: Mapping[str, str], *, store: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment variables that a fleet task's run gets besides its workspace's."""
-    own = {PARENT_VARIABLE: str(os.getpid()), TASK_VARIABLE: task.id}
+    own = {TASK_VARIABLE: task.id}
     if STORE_VARIABLE in os.environ:  # the worker's own choice
         return {**own, **key_names}
     return {**own, **key_names, **store}
@@ -267,12 +256,12 @@ def write_lease(path: Path, until: float) -> None:
     blobs.replace_file(path, f"{until:.3f}\n".encode(), sync="whenever")
 
 
-def _read_child_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _read_child_lines(fd: int, process: RunProcess) -> Iterator[bytes]:
     """Yield the lines of a fleet task's run until it ends, even if a child holds its output."""
     rest = b""
     while True:
         ended = process.poll() is not None
-        if not select.select([fd], [], [], 0.0 if ended else POLL_SECONDS)[0]:
+        if not wait_until_readable(fd, seconds=0.0 if ended else POLL_SECONDS):
             if ended:
                 return
             continue
@@ -283,13 +272,13 @@ def _read_child_lines(fd: int, process: subprocess.Popen[bytes]) -> Iterator[byt
         yield from (line + b"\n" for line in lines)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: RunProcess) -> None:
     """Kill a fleet task's run that did not end, with everything in its process group."""
     if process.poll() is None:
         _kill_group(process)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: RunProcess) -> None:
     """Kill what is left in the process group of a fleet task's run."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import NoReturn
 
 from travois.core.errors import UserError
 from travois.fleet.live_table import LiveTable
 from travois.fleet.report import describe_totals
 from travois.fleet.store import DatabaseDown, FleetStore
-from travois.fleet.worker import TICK_SECONDS, FleetWorker, LeaseTimes
+from travois.fleet.worker import TICK_SECONDS, FleetWorker, WorkerOptions
 from travois.terminal import print_line, print_warning
 
 ADOPT_SECONDS = 2.0
@@ -40,9 +39,9 @@ class StopSignal:
         self.number = number
 
 
-def run_tasks(store: FleetStore, *, slots: int, folder: Path, home: Path) -> NoReturn:
+def run_tasks(store: FleetStore, options: WorkerOptions) -> NoReturn:
     """Run a fleet worker on this machine until every task has ended, then exit."""
-    worker = FleetWorker(store, slots=slots, folder=folder, home=home, lease=LeaseTimes())
+    worker = FleetWorker(store, options)
     stop, table = StopSignal(), LiveTable()
     worker.start_working()
 
@@ -66,23 +65,16 @@ def run_tasks(store: FleetStore, *, slots: int, folder: Path, home: Path) -> NoR
     _exit_now(code)
 
 
-def run_worker(
-    store: FleetStore,
-    *,
-    slots: int,
-    folder: Path,
-    home: Path,
-    lease: LeaseTimes,
-    health: int,
-    grace: float,
-) -> NoReturn:
+def run_worker(store: FleetStore, options: WorkerOptions, *, health: int, grace: float) -> NoReturn:
     """Run a fleet worker until a signal, then exit. A lost lease restarts it."""
-    worker = FleetWorker(store, slots=slots, folder=folder, home=home, lease=lease)
+    worker = FleetWorker(store, options)
     stop = StopSignal()
     worker.start_working()
     if health:
         _serve_health(worker, health)
-    print_line(f"worker {worker.id} takes {slots} tasks at once from {store.database.shown}")
+    print_line(
+        f"worker {worker.id} takes {options.slots} tasks at once from {store.database.shown}"
+    )
     sys.stdout.flush()
     _work_until(worker, stop, lambda: False)
     code = _leave_fleet(worker, stop, patience=grace)
@@ -95,7 +87,7 @@ def _work_until(worker: FleetWorker, stop: StopSignal, is_over: Callable[[], boo
     while not stop.number:
         now = time.monotonic()
         if worker.is_lost:
-            _start_anew()
+            _start_anew(worker)
         worker.feed_queue()
         if now - adopted >= ADOPT_SECONDS:
             worker.adopt_orphaned_tasks()
@@ -116,8 +108,9 @@ def _leave_fleet(worker: FleetWorker, stop: StopSignal, *, patience: float = 0.0
     return 128 + stop.number if stop.number == signal.SIGINT else 0
 
 
-def _start_anew() -> None:
+def _start_anew(worker: FleetWorker) -> None:
     """Replace this process by a new fleet worker: the lost one's workflows must not go on."""
+    worker.starter.close()
     print_warning("this worker lost its lease; starting anew")
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "travois", *sys.argv[1:]])  # noqa: S606

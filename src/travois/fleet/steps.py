@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,15 +17,17 @@ from travois.core.errors import UserError
 from travois.fleet.child import (
     ChildResult,
     ChildRun,
-    build_child_argv,
+    build_child_words,
     child_environment,
     read_session_totals,
     session_id,
 )
 from travois.fleet.rate_reports import RateReports
+from travois.fleet.run_process import RunStarter
 from travois.fleet.store import FINAL_STATES, FleetStore, TaskRow
 from travois.fleet.task import DATABASE_VARIABLE, FleetTask
-from travois.fleet.workspace import Workspace, WorkspaceProblem, run_shell
+from travois.fleet.task_command import TaskCommands
+from travois.fleet.workspace import Workspace, WorkspaceProblem
 from travois.permissions.secrets import (
     Secrets,
     collect_secrets,
@@ -56,6 +57,8 @@ class WorkerLease(Protocol):
     id: str
     slots: int
     lease_file: Path
+    starter: RunStarter
+    commands: TaskCommands
 
     def wait_for_lease(self) -> None:
         """Block while the worker has no lease; for ever if it is to end."""
@@ -96,7 +99,7 @@ class TaskSteps:
             return True
         place = self._open_workspace(row)
         try:
-            base = place.prepare_clone(row.task, base=row.base, age=time.time() - row.created)
+            base = place.prepare_clone(row.task, base=row.base, age=row.age)
         except WorkspaceProblem as problem:
             return self._fail_or_retry(row, problem)
         self._save_or_stand_down(row, base=base, state="running")
@@ -122,7 +125,7 @@ class TaskSteps:
             self._save_or_stand_down(row, state="running")
         place = self._open_workspace(row)
         try:
-            place.prepare_clone(row.task, base=row.base, age=time.time() - row.created)
+            place.prepare_clone(row.task, base=row.base, age=row.age)
             result = self._run_child(row, place, usd=budget)
             return self._finish_attempt(row, place, result)
         except WorkspaceProblem as problem:
@@ -185,6 +188,7 @@ class TaskSteps:
         return Workspace(
             self._folder / "tasks" / row.id / str(row.fresh),
             self._folder / "mirrors",
+            self._lease.commands,
             frozenset((*self._keys, DATABASE_VARIABLE)),
         )
 
@@ -245,19 +249,19 @@ class TaskSteps:
         environment[LIMITS_FILE_VARIABLE] = str(reports.path)
         while True:
             self._lease.wait_for_lease()
-            argv = build_child_argv(
+            words = build_child_words(
                 row.task,
                 session=session_id(row.id, fresh=row.fresh),
                 usd=row.cost + usd if usd else 0.0,
                 lease=self._lease.lease_file,
             )
-            child = ChildRun(_known_secrets())
+            child = ChildRun(self._lease.starter, _known_secrets())
             child.on_rate_limit = partial(self._pause_provider_key, row, child)
             child.on_response = partial(self._fill_buckets, row, reports)
             self._lease.watch_child(row.id, child)
             try:
                 result = child.follow_to_end(
-                    argv,
+                    words,
                     prompt=row.task.prompt,
                     cwd=workspace.clone,
                     env=environment,
@@ -330,7 +334,7 @@ class TaskSteps:
             return self._end_task(row, state, result.why)
         code, said = 0, ""
         if task.check:
-            code, said = run_shell(task.check, cwd=workspace.clone, env=workspace.environment({}))
+            code, said = workspace.run_command(task.check)
             self._save_or_stand_down(row, check_code=code, score=_read_score(said))
         self._save_or_stand_down(row, head=head, attempted=row.run)
         if code:

@@ -177,6 +177,8 @@ class TaskRow(msgspec.Struct, frozen=True):
     answer: str
     check_code: int | None = None
     score: float | None = None
+    age: float = 0.0
+    """Seconds since it was submitted, by the database's clock; known when it is claimed."""
 
     @property
     def task(self) -> FleetTask:
@@ -222,8 +224,9 @@ class Database(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The address without its password."""
-        return sa.make_url(self.url).render_as_string(hide_password=True)
+        """The address without its password, and without the driver that nobody wrote."""
+        url = sa.make_url(self.url)
+        return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
 def locate_database(url: str, folder: Path) -> Database:
@@ -476,7 +479,8 @@ class FleetStore:
         values = {"epoch": TASKS.c.epoch + 1, "worker": worker, "started": started}
         with self.open_transaction() as connection:
             changed = TASKS.update().where(mine).values(**values)
-            row = connection.execute(changed.returning(*TASKS.c)).one_or_none()
+            age = (self._now - TASKS.c.created).label("age")
+            row = connection.execute(changed.returning(*TASKS.c, age)).one_or_none()
             return None if row is None else _to_row(row)
 
     @outlive_outage

@@ -20,10 +20,12 @@ from dbos import DBOS, DBOSConfig, SetEnqueueOptions, SetWorkflowID
 
 from travois.core.errors import UserError
 from travois.fleet.child import ChildRun, StopReason, write_lease
+from travois.fleet.run_process import RunStarter
 from travois.fleet.schedules import submit_due_schedules
 from travois.fleet.steps import TaskSteps
 from travois.fleet.store import DatabaseDown, FleetStore
 from travois.fleet.task import MAX_PRIORITY
+from travois.fleet.task_command import TaskCommands
 from travois.sessions import blobs
 from travois.sessions.lock import LockHolder, describe_this_process, is_alive
 
@@ -59,27 +61,42 @@ class LeaseTimes(msgspec.Struct, frozen=True):
         return self.seconds / 3
 
 
+class WorkerOptions(msgspec.Struct, frozen=True):
+    """The choices of who starts a worker."""
+
+    slots: int
+    folder: Path
+    """The folder for clones and sessions of tasks."""
+    home: Path
+    """The Travois home whose settings the runs get."""
+    lease: LeaseTimes = LeaseTimes()
+    is_sandboxed: bool = True
+    """Whether `setup` and `check` run in the sandbox."""
+
+
 class FleetWorker:
     """A worker of this process. There can be only one: DBOS has one instance per process."""
 
-    def __init__(
-        self, store: FleetStore, *, slots: int, folder: Path, home: Path, lease: LeaseTimes
-    ) -> None:
+    def __init__(self, store: FleetStore, options: WorkerOptions) -> None:
         self.id = f"{os.uname().nodename}-{uuid4().hex[:12]}"
-        self.slots = slots
+        self.slots = options.slots
         self.store = store
         self.is_lost = False
-        self._times = lease
+        self._times = options.lease
         self._children: dict[str, ChildRun] = {}
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._renewed = threading.Condition()
         self._until = 0.0
-        self._folder = folder
-        blobs.make_folders(folder / "leases")
-        self.lease_file = folder / "leases" / self.id
+        self._folder = options.folder
+        blobs.make_folders(self._folder / "leases")
+        self.lease_file = self._folder / "leases" / self.id
+        self.starter = RunStarter()
+        self.commands = TaskCommands(
+            self.starter, self.lease_file, is_sandboxed=options.is_sandboxed
+        )
         patient = FleetStore(store.database, is_patient=True)
-        self._steps = TaskSteps(patient, self, folder=folder, home=home)
+        self._steps = TaskSteps(patient, self, folder=options.folder, home=options.home)
 
     # Starting and ending.
 
@@ -88,6 +105,7 @@ class FleetWorker:
         place = msgspec.json.encode(_describe_worker_place()).decode()
         self.store.add_worker(self.id, place=place, slots=self.slots)
         self._extend_lease(time.time())
+        self.starter.start_server()
         self._launch_engine()
         threading.Thread(target=self._keep_lease, name="lease", daemon=True).start()
 
@@ -127,6 +145,7 @@ class FleetWorker:
         deadline = time.monotonic() + STOP_GRACE_SECONDS
         while self._children and time.monotonic() < deadline:
             time.sleep(0.05)
+        self.starter.close()
         with suppress(UserError):
             self.store.set_worker_state(self.id, "left")
         self.lease_file.unlink(missing_ok=True)

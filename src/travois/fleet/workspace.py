@@ -22,14 +22,13 @@ import msgspec
 
 from travois.core.errors import UserError
 from travois.fleet.task import REMOTE_REPO_PATTERN, FleetTask
+from travois.fleet.task_command import MAX_OUTPUT_CHARS, TaskCommands
 from travois.permissions.secrets import mask_text
-from travois.process.environment import build_child_environment
 from travois.sessions import blobs
 
 SAFE_GIT_FLAGS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 GIT_SECONDS = 1_800.0
-MAX_OUTPUT_CHARS = 2_000
 NETWORK_SIGNS = (
     *("could not resolve host", "connection", "timed out", "early eof", "hung up"),
     *("temporary failure", "unable to access", "the requested url returned error: 5"),
@@ -57,6 +56,7 @@ class Workspace(msgspec.Struct, frozen=True):
 
     folder: Path
     mirrors: Path
+    commands: TaskCommands
     hidden: frozenset[str] = frozenset()
     """Variables of the worker that nothing in the clone gets: provider keys of other tasks."""
 
@@ -203,7 +203,7 @@ class Workspace(msgspec.Struct, frozen=True):
         """Run the setup command; what it leaves behind is no part of the result."""
         exclude = ""
         if task.setup:
-            code, said = run_shell(task.setup, cwd=self.clone, env=self.environment({}))
+            code, said = self.run_command(task.setup)
             if code:
                 raise WorkspaceProblem(f"The setup command failed with exit code {code}", why=said)
             left = run_git(
@@ -218,6 +218,10 @@ class Workspace(msgspec.Struct, frozen=True):
             blobs.make_folders(self._git / name)
         (self._git / "config").write_text(GIT_CONFIG_TEXT)
         (self._git / "HEAD").write_text("ref: refs/heads/result\n")
+
+    def run_command(self, line: str) -> tuple[int, str]:
+        """Run a setup or check command in the clone; return its exit code and what it said."""
+        return self.commands.run(line, cwd=self.clone, env=self.environment({}))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of what runs in the clone: with a home of its own."""
@@ -269,6 +273,7 @@ def _run_git_bytes(words: tuple[str, ...], *, cwd: Path | None, env: Mapping[str
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_SECONDS,
+            start_new_session=True,  # Ctrl-C is for the worker, which gives the task back
         )
     except FileNotFoundError as error:
         raise WorkspaceProblem("git could not be started", why=str(error)) from None
@@ -278,24 +283,8 @@ def _run_git_bytes(words: tuple[str, ...], *, cwd: Path | None, env: Mapping[str
         return done.stdout
     said = mask_text(done.stderr.decode(errors="replace").strip())[-MAX_OUTPUT_CHARS:]
     gone = any(sign in said.lower() for sign in NETWORK_SIGNS)
-    raise WorkspaceProblem(f"git {words[0]} failed", why=said, retryable=gone)
-
-
-def run_shell(command: str, *, cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command of the task's author; return its exit code and the end of what it said.
-
-    It gets no secrets of the worker: what it starts may be what the agent wrote.
-    """
-    done = subprocess.run(
-        ("/bin/sh", "-c", command),
-        cwd=cwd,
-        env=build_child_environment(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    return done.returncode, mask_text(done.stdout.decode(errors="replace"))[-MAX_OUTPUT_CHARS:]
+    why = said or f"exit code {done.returncode}"
+    raise WorkspaceProblem(f"git {words[0]} failed", why=why, retryable=gone or done.returncode < 0)
 
 
 def _commit_subject(task: FleetTask) -> str:
