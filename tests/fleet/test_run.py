@@ -170,6 +170,7 @@ def test_the_best_of_several_runs_is_published(fleet: Fleet) -> None:
     result = fleet.results()["pick"]
     assert (result["state"], result["score"]) == ("done", 9.0)
     assert result["why"] == "pick.2 of 3, 3 passed"
+    assert result["usd"] > 0 and result["input_tokens"] > 3 * 1_000  # of all three
     assert [fleet.pushes("app", id) for id in ("pick", "pick.1", "pick.2")] == [1, 0, 0]
 
 

@@ -14,6 +14,7 @@ from travois.fleet.report import (
     TaskResult,
     build_result,
     describe_totals,
+    fold_members,
     render_results,
     render_task_list,
 )
@@ -72,7 +73,7 @@ def queue_tasks(store: FleetStore, tasks: Sequence[FleetTask], *, max_usd: float
 
 def print_tasks(store: FleetStore, *, states: Sequence[str], json: bool) -> None:
     """Print all tasks of the fleet."""
-    rows = [row for row in store.list_tasks(states) if not row.member_of]
+    rows = [row for row in fold_members(store.list_tasks()) if not states or row.state in states]
     if json:
         print_json_list(msgspec.structs.asdict(_build_row_result(row)) for row in rows)
         return
@@ -84,10 +85,11 @@ def print_tasks(store: FleetStore, *, states: Sequence[str], json: bool) -> None
 def show_task(store: FleetStore, id: str, *, part: str, json: bool) -> None:
     """Print a fleet task and its result, or its patch."""
     row = store.find_task(id)
+    members = store.list_members(row.id)
     if part == "patch":
         sys.stdout.buffer.write(store.read_artifact(row.id, "patch") or b"")
         return
-    result = _build_row_result(row)
+    result = _build_row_result(*fold_members((row, *members)) or (row,))
     if json:
         print_json(result)
         return
@@ -95,7 +97,7 @@ def show_task(store: FleetStore, id: str, *, part: str, json: bool) -> None:
         if value not in ("", None):
             print_line(f"{name + ':':<15}{value}")
     print_line(f"{'prompt:':<15}{row.task.prompt}")
-    for member in store.list_members(row.id):
+    for member in members:
         score = "" if member.score is None else f", score {member.score:g}"
         print_line(f"{'run:':<15}{member.id}: {member.state}{score}, ${member.cost:.4f}")
 
@@ -161,7 +163,7 @@ def _list_artifacts(
 
 
 def _all_results(store: FleetStore) -> list[TaskResult]:
-    return [_build_row_result(row) for row in store.list_tasks() if not row.member_of]
+    return [_build_row_result(row) for row in fold_members(store.list_tasks())]
 
 
 def _build_row_result(row: TaskRow) -> TaskResult:

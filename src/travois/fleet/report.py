@@ -133,6 +133,28 @@ def render_task_list(rows: Sequence[TaskRow]) -> str:
     return format_table(cells, right=(2, 3, 4))
 
 
+def fold_members(rows: Iterable[TaskRow]) -> tuple[TaskRow, ...]:
+    """Return the fleet's tasks without the runs that compete for one, which add to what it used."""
+    tasks: dict[str, TaskRow] = {}
+    members: list[TaskRow] = []
+    for row in rows:
+        if row.member_of:
+            members.append(row)
+        else:
+            tasks[row.id] = row
+    for row in members:
+        if (task := tasks.get(row.member_of)) is not None:
+            tasks[task.id] = msgspec.structs.replace(
+                task,
+                cost=task.cost + row.cost,
+                seconds=task.seconds + row.seconds,
+                input_tokens=task.input_tokens + row.input_tokens,
+                cached_tokens=task.cached_tokens + row.cached_tokens,
+                output_tokens=task.output_tokens + row.output_tokens,
+            )
+    return tuple(tasks.values())
+
+
 def describe_totals(rows: Iterable[TaskRow]) -> str:
     """Describe all fleet tasks in one line."""
     known = [*rows]
