@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +33,7 @@ NODE = "node@22.23.3"
 """The Node that the suite of MCP needs; machines often have an older one."""
 TYPESCRIPT_SDK = ("@anthropic-ai/claude-agent-sdk@0.3.328", "zod@4.6.7")
 SKILLS_REF = "skills-ref==0.1.1"
-LITELLM = "litellm[proxy]==1.92.1"
+LITELLM = "litellm[proxy]==1.106.2"
 MCP_SCENARIO = re.compile(r"^  - (\S+) \[", re.MULTILINE)
 CASES = re.compile(r"(\d+) (passed|failed|error|skipped)")
 
@@ -286,6 +288,80 @@ def judge_skills() -> Verdict:
     return Verdict(len(names) - len(failed), len(names), failed)
 
 
+# LiteLLM as a proxy that speaks OpenAI's format, between the program and the lab.
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def judge_litellm() -> Verdict:
+    """Answer, call a tool and resume through a proxy of LiteLLM."""
+    proxy = install_python_package(LITELLM) / "litellm"
+    use = {"tool_use": {"name": "Write", "input": {"file_path": "a.txt", "content": "a"}}}
+    script = [{"say": "Hello."}, {"say": [use]}, {"say": "Written."}, {"say": "Again."}]
+    with tempfile.TemporaryDirectory() as name, lab.server(script) as api:
+        folder, port = Path(name), free_port()
+        params = {"model": "openai/gpt-5.1", "api_base": f"{api.url}/v1", "api_key": "sk-lab"}
+        config = {"model_list": [{"model_name": "large", "litellm_params": params}]}
+        (folder / "config.yaml").write_text(json.dumps(config))
+        provider = {
+            "protocol": "chat",
+            "url": f"http://127.0.0.1:{port}/v1",
+            "keyEnv": ["HOUSE_KEY"],
+        }
+        models = {"house/large": {"window": 128_000, "output": 16_000}}
+        (folder / "home").mkdir()
+        settings = {"providers": {"house": provider}, "models": models}
+        (folder / "home/settings.json").write_text(json.dumps(settings))
+        env = os.environ | {
+            "TRAVOIS_HOME": str(folder / "home"),
+            "HOME": name,
+            "HOUSE_KEY": "sk-house",
+        }
+        (folder / "work").mkdir()
+        running = subprocess.Popen(
+            [proxy, "--config", folder / "config.yaml", "--host", "127.0.0.1", "--port", str(port)],
+            env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            wait_for_port(port)
+            failed = [word for word, told in ask_through_proxy(folder / "work", env) if not told]
+        finally:
+            running.terminate()
+            running.wait()
+    return Verdict(3 - len(failed), 3, failed)
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until a program listens on a port; skip if it never does."""
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise Skipped("the proxy did not start within two minutes")
+
+
+def ask_through_proxy(folder: Path, env: dict[str, str]) -> Iterator[tuple[str, bool]]:
+    """Yield what was tried through the proxy, and whether it worked."""
+
+    def ask(*args: str) -> str:
+        program = str(Path(sys.executable).parent / "travois")
+        done = subprocess.run(
+            [program, "-p", "go", "--model", "house/large", *args],
+            cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    yield "an answer", ask() == "Hello."
+    written = ask("--allowedTools", "Write", "Edit")
+    yield "a tool call", written == "Written." and (folder / "a.txt").exists()
+    yield "a resumed session", ask("--continue") == "Again."
+
+
 SUITES = (
     Suite("claude-sdk", "claude-agent-sdk (PyPI)", "the 42 cases of the Python SDK's own suite, in our words",
           lambda: run_tests("tests/conformance/test_claude_sdk_suite.py")),
@@ -300,6 +376,7 @@ SUITES = (
                             "tests/conformance/test_acp_sessions.py")),
     Suite("codex-sdk", "@openai/codex-sdk@0.163.0", "the SDK of Codex",
           lambda: run_tests("tests/conformance/test_codex_sdk.py")),
+    Suite("litellm", LITELLM, "a proxy in OpenAI's format in front of the model", judge_litellm),
     Suite("otlp", "opentelemetry-exporter-otlp-proto-http (PyPI)", "traces and metrics over OTLP",
           lambda: run_tests("tests/e2e/test_telemetry.py")),
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate_tokens
@@ -48,7 +50,8 @@ metadata:
   author: someone
 ---
 Ship $target."""
-    assert parse_skill(text, origin=PATH) == CustomCommand(
+    found = parse_skill(text, origin=PATH)
+    assert replace(found, flaws=(), extensions=(), is_skill=False) == CustomCommand(
         name="ship",
         body="Ship $target.",
         description="Ships it.",
