@@ -320,6 +320,8 @@ def judge_litellm() -> Verdict:
             "TRAVOIS_HOME": str(folder / "home"),
             "HOME": name,
             "HOUSE_KEY": "sk-house",
+            "LITELLM_MASTER_KEY": "sk-house",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
         (folder / "work").mkdir()
         running = subprocess.Popen(
@@ -337,12 +339,12 @@ def judge_litellm() -> Verdict:
 
 def wait_for_port(port: int) -> None:
     """Wait until a program listens on a port; skip if it never does."""
-    for _ in range(600):
+    for _ in range(1200):
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    raise Skipped("the proxy did not start within two minutes")
+    raise Skipped("the proxy did not start within four minutes")
 
 
 def ask_through_proxy(folder: Path, env: dict[str, str]) -> Iterator[tuple[str, bool]]:

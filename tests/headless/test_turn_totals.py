@@ -45,11 +45,11 @@ def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> TurnTal
         ((SENT, ACTS, SENT, Ended("aborted")), "error_during_execution", "aborted_streaming"),
         ((Hooked("Stop", "x", ""), Ended("hook")), "error_during_execution", "stop_hook_prevented"),
         ((Hooked("PreToolUse", "x", ""), Ended("hook")), "error_during_execution", "hook_stopped"),
-        ((SENT, Failed("media", "x"), Ended("failed")), "error_during_execution", "image_error"),
-        ((SENT, Failed("server", "x"), Ended("failed")), "error_during_execution", "api_error"),
+        ((SENT, Failed("media", "x"), Ended("failed")), "success", "image_error"),
+        ((SENT, Failed("server", "x"), Ended("failed")), "success", "api_error"),
         (
             (SENT, Failed("overflow", "x"), Ended("failed")),
-            "error_during_execution",
+            "success",
             "prompt_too_long",
         ),
         (
