@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import exp, fsum, sqrt
+from operator import mul
 from pathlib import Path
 
 import msgspec
@@ -29,8 +30,8 @@ from travois.search.times import find_recency, find_time_span
 WEIGHTS_FILE = Path(__file__).with_name("ranking.json")
 TIME_FADE_SECONDS = 14 * 86400.0
 """The seconds around a time that still count a little."""
-BEST_PER_GROUP = 2
-"""The number of a group's best documents that count for it."""
+BEST_PER_GROUP = 8
+"""The number of a group's best documents that count for it, each less than the one before."""
 GROUP_FADE_SECONDS = 7200.0
 """After how many seconds a third of the share of a group nearby is left."""
 MIN_SPEAKER_SHARE = 0.1
@@ -71,6 +72,8 @@ class RankingWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer_peer: float
     """What comes on top of that if the turn before asks something."""
     group: float
+    next_in_group: float
+    """What a group's next best document counts, of the one before."""
     nearby_group: float
     """The share of the weight of a group at nearly the same time."""
 
@@ -90,7 +93,7 @@ def rank_documents(
     """Rank the candidate documents of a search, the best first."""
     weights = weights or load_weights()
     alone = _score_candidates(query, candidates, weights)
-    company = _score_groups(candidates, alone)
+    company = _score_groups(candidates, alone, weights)
     placed = {
         (one.document.group, one.document.order): (one.document, max(score, 0.0))
         for one, score in zip(candidates, alone, strict=True)
@@ -122,7 +125,7 @@ def rank_groups(
     in the same place has a share of what speaks for it.
     """
     weights = weights or load_weights()
-    company = _score_groups(candidates, _score_candidates(query, candidates, weights))
+    company = _score_groups(candidates, _score_candidates(query, candidates, weights), weights)
     beside = _nearby_group_scores(company, _group_starts(candidates), places or {})
     return _sort_hits(
         RankedHit(group, score + weights.nearby_group * beside.get(group, 0.0), group)
@@ -234,15 +237,16 @@ def _roles_in_query(text: str, candidates: Sequence[SearchCandidate]) -> frozens
 
 
 def _score_groups(
-    candidates: Sequence[SearchCandidate], alone: Sequence[float]
+    candidates: Sequence[SearchCandidate], alone: Sequence[float], weights: RankingWeights
 ) -> dict[str, float]:
     """Score each group of candidates by its best documents together."""
-    weights: dict[str, list[float]] = defaultdict(list)
-    for one, weight in zip(candidates, alone, strict=True):
+    scores: dict[str, list[float]] = defaultdict(list)
+    for one, score in zip(candidates, alone, strict=True):
         if one.document.group:
-            weights[one.document.group].append(max(weight, 0.0))
-    best = [sum(sorted(some)[-BEST_PER_GROUP:]) for some in weights.values()]
-    return dict(zip(weights, _standardize_scores(best), strict=True))
+            scores[one.document.group].append(max(score, 0.0))
+    shares = [weights.next_in_group**place for place in range(BEST_PER_GROUP)]
+    best = [sum(map(mul, sorted(some, reverse=True), shares)) for some in scores.values()]
+    return dict(zip(scores, _standardize_scores(best), strict=True))
 
 
 def _group_starts(candidates: Sequence[SearchCandidate]) -> dict[str, float]:
