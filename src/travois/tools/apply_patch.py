@@ -253,6 +253,11 @@ async def _run_apply_patch(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
     steps = list[PatchedFile]()
     for change in _parse_changes(args.input):
         steps += await _plan_file_change(change, steps, env)
+    return await write_patched_files(steps, env)
+
+
+async def write_patched_files(steps: Sequence[PatchedFile], env: Env) -> ToolOutcome:
+    """Write all files of a patch or a rename, or none; describe what changed."""
     done = list[PatchedFile]()
     try:
         for step in steps:
