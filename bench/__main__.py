@@ -14,7 +14,7 @@ from importlib import import_module
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
     *("snapshots", "cache", "agents", "recall", "screen", "offline", "router", "symbols"),
-    *("search", "floods", "soak", "scale", "walks", "typed", "beside"),
+    *("search", "floods", "soak", "scale", "walks", "typed", "beside", "lsp"),
 )
 
 RECORDED = ("tokens", "fidelity", "memory", "calls", "asks")

@@ -19,6 +19,7 @@ settings.register_profile("new", deadline=None)
 settings.register_profile("build", derandomize=True, deadline=None)
 settings.register_profile("long", max_examples=2_000, deadline=None)
 settings.load_profile("build" if os.environ.get("CI") else "new")
+os.environ["TRAVOIS_LSP_ENABLED"] = "false"  # whatever language servers are installed here
 os.environ["CLAUDE_CONFIG_DIR"] = os.devnull  # the settings of whoever runs the tests are theirs
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts jobs in the background so, and every program of every test would inherit it.

@@ -59,8 +59,8 @@ from travois.tools.diff import FilePatch, decode_patches
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
 TOOLS_BY_KIND: dict[ToolKind, tuple[str, ...]] = {
     "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
-    "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch"),
-    "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols", "CodebaseSearch"),
+    "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch", "ApplyRename"),
+    "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols", "CodebaseSearch", "LSP"),
     "execute": ("Bash", "BashOutput", "BashInput", "KillShell"),
     "fetch": ("WebFetch", "WebSearch"),
     "think": ("Agent", "Remember"),

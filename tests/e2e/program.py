@@ -89,6 +89,7 @@ class Program:
     def environment(self) -> dict[str, str]:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent), "LANG": "C.UTF-8"}
         env["TRAVOIS_HOME"] = str(self.home)
+        env["TRAVOIS_LSP_ENABLED"] = "false"  # whatever language servers are installed here
         if self.url:
             env |= {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-lab"}
             env |= {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-lab"}

@@ -150,6 +150,19 @@ def test_an_edit_shows_its_diff_unless_a_question_has() -> None:
     assert len(shown) == 1
 
 
+def test_the_errors_that_an_edit_brought_are_shown_even_without_its_diff() -> None:
+    patch = compare_texts("a.py", "one\n", "two\n").json()
+    found = "1 new error since this edit (pyright):\na.py:1:1: two is unknown\n    two"
+    result = Result("c", (Text("Edited."), Text(found), Text("[a remark]")), detail=patch)
+    item = ToolCallItem(Call("c", "Edit", '{"file_path": "a.py"}'), result=result)
+    shown = render_finished_call(item, tools={}, theme=NONE, columns=80, is_diff_shown=True)
+    assert [STYLE_PATTERN.sub("", line) for line in shown[1:]] == [
+        "    1 new error since this edit (pyright):",
+        "    a.py:1:1: two is unknown",
+        "        two",
+    ]
+
+
 def test_a_new_file_shows_its_head_and_ctrl_o_all_of_it() -> None:
     patch = compare_texts("a.txt", None, LONG).json()
     item = call("Write", {"file_path": "a.txt", "content": LONG}, "Created.", detail=patch)

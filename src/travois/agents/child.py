@@ -88,7 +88,15 @@ def create_child_agent(
             collect_mail=collect_mail,
         ),
         budget=Budget(),
-        turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
+        turn=replace(
+            parent.turn,
+            stop_reason="",
+            sent_back=0,
+            kept=-1,
+            inbox=deque(),
+            notes=None,
+            late_checks=(),
+        ),
         # A child works where it was started, wherever its parent goes.
         runtime=replace(
             parent.runtime, stays_open=False, background=None, worktrees=None, relocate=_do_nothing

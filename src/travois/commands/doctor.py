@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from travois.compose.explain import list_effective_parts
+from travois.compose.lsp import find_usable_servers
 from travois.compose.models import find_model, find_smollm2, model_catalog
 from travois.compose.open_session import Workspace
 from travois.compose.permissions import apply_settings_env
@@ -156,6 +157,7 @@ def _check_installation(support: SandboxSupport) -> Iterator[SandboxCheck]:
     yield _check_command_runs(place, loaded)
     if support.kind != "none" and loaded.settings.sandbox.enabled:
         yield from _check_visible_paths(loaded)
+    yield from _check_language_servers(support, place, loaded)
     yield from (
         SandboxCheck("read", works=True, why=path) for path in _files_in_effect(place, loaded)
     )
@@ -178,6 +180,22 @@ def _check_visible_paths(loaded: LoadedSettings) -> Iterator[SandboxCheck]:
     yield SandboxCheck("hidden", works=True, why=", ".join(find_covered_places()))
     kept = f"; hidden because they contain credentials: {', '.join(withheld)}" if withheld else ""
     yield SandboxCheck("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
+
+
+def _check_language_servers(
+    support: SandboxSupport, workspace: Workspace, loaded: LoadedSettings
+) -> Iterator[SandboxCheck]:
+    """List the language servers that are installed, and why one is not used."""
+    walls = support.kind != "none" and loaded.settings.sandbox.enabled
+    found = find_usable_servers(loaded, workspace.home, root=workspace.cwd, is_sandboxed=walls)
+    for server in found:
+        where = f"{server.config.name}, {server.config.argv[0]}"
+        why = f"{where}: {server.refused}" if server.refused else where
+        yield SandboxCheck("language server", works=not server.refused, why=why)
+    if not found:
+        asked = loaded.settings.lsp.enabled
+        why = "none installed" if asked else "off, as the setting lsp.enabled says"
+        yield SandboxCheck("language server", works=not asked, why=f"{why}; edits are not checked")
 
 
 def _check_command_runs(workspace: Workspace, loaded: LoadedSettings) -> SandboxCheck:

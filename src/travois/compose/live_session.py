@@ -150,6 +150,8 @@ class LiveSession:
                 self._group.start_soon(hooks.watch_hook_files, runtime.agent)
             for link in runtime.mcp_servers.links:
                 self._group.start_soon(link.keep_alive)
+            if (servers := runtime.agent.world.language_servers) is not None:
+                self._group.start_soon(servers.run_until_cancelled)
             if runtime.mail is not None and runtime.mail.listens:
                 self._group.start_soon(runtime.mail.listen)
             if runtime.nights is not None:

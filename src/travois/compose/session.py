@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from travois.agents import agent_files
 from travois.agents.types import AgentType
-from travois.compose import agents, mcp, memory, sandbox, web
+from travois.compose import agents, lsp, mcp, memory, sandbox, web
 from travois.compose import hooks as hooking
 from travois.compose import mail as posting
 from travois.compose import models as serving
@@ -88,7 +88,6 @@ from travois.prompt.environment import Environment
 from travois.prompt.output_styles import DEFAULT_STYLE
 from travois.providers.encoder import RequestEncoder
 from travois.providers.http.fetch import HttpxWeb
-from travois.sandbox.probe import SandboxSupport
 from travois.sessions import home as homes
 from travois.sessions import home as projects
 from travois.sessions.blobs import BlobStore
@@ -256,7 +255,7 @@ async def compose_session(
         )
         serve = serving.ModelFactory(loaded, stack, session=session, given=model)
         start = SessionParts(place, loaded, options, opened, session, guests, card, setup, serve)
-        world = _build_world(place, loaded, stack, spill=opened.spill, support=setup.support)
+        world = _build_world(start, stack)
         mcp_servers, tools, remarks = await _compose_tools(
             start, kinds, lead, world=world, stack=stack
         )
@@ -327,7 +326,8 @@ async def _compose_tools(
     place, loaded, options = parts.place, parts.loaded, parts.options
     session, card = parts.session, parts.card
     window, remarks = web.compose_browser(loaded, options, stack, session=session, world=world)
-    every = _select_tools(loaded, options, (*window, *parts.guests.tools), card=card)
+    asking = lsp.compose_lsp_tools(world.language_servers, loaded, options.tools)
+    every = _select_tools(loaded, options, (*window, *asking, *parts.guests.tools), card=card)
     tools = agents.describe_agent_types(agents.select_main_agent_tools(every, lead), kinds)
     opened = partial(mcp.compose_mcp, place, loaded, options, bounds=parts.sandbox_setup.bounds)
     mcp_servers = await opened(
@@ -681,16 +681,11 @@ def _select_tools(
     return kept
 
 
-def _build_world(
-    workspace: Workspace,
-    loaded: LoadedSettings,
-    stack: AsyncExitStack,
-    *,
-    spill: Path,
-    support: SandboxSupport | None,
-) -> World:
+def _build_world(parts: SessionParts, stack: AsyncExitStack) -> World:
     """Build the session's files, processes, web and storage for its tools."""
+    workspace, loaded, spill = parts.place, parts.loaded, parts.opened.spill
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
+    support, bounds = parts.sandbox_setup.support, parts.sandbox_setup.bounds
     passed, journal = settings.env_passthrough, str(workspace.home.path / "guards")
     processes = LocalProcesses(passed=passed, extra=extra, support=support, journal=journal)
     processes.recover()
@@ -698,4 +693,16 @@ def _build_world(
     keep = partial(agents.save_large_output, spill)
     blobs = BlobStore(workspace.home.blobs)
     files = ReadCache(DiskFiles(processes.accept_change))
-    return World(workspace.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))
+    servers = lsp.compose_language_servers(
+        loaded, workspace.home, processes, root=workspace.cwd, bounds=bounds, session=parts.session
+    )
+    return World(
+        workspace.cwd,
+        files,
+        processes,
+        HttpxWeb(),
+        blobs,
+        keep,
+        kept=str(spill),
+        language_servers=servers,
+    )

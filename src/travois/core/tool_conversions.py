@@ -46,6 +46,14 @@ LSP_OPERATIONS: dict[str, ToolArgs] = {
     "findreferences": {"references": True},
 }
 """Language server operations as arguments of Symbols."""
+LSP_OPERATION_ALIASES = {
+    "gotodefinition": "definition",
+    "findreferences": "references",
+    "gotoimplementation": "implementation",
+    "documentsymbol": "symbols",
+    "workspacesymbol": "symbols",
+}
+"""Other agents' names of what our LSP tool does."""
 
 
 class NoEquivalentTool(Exception):
@@ -152,6 +160,12 @@ def convert_symbol_lookup(args: ToolArgs) -> tuple[str, ToolArgs]:
             "references by name; Grep finds any text"
         )
     return "Symbols", {**left, **known}
+
+
+def convert_lsp_operation(args: ToolArgs) -> ToolArgs:
+    """Rename a language server operation of another agent's LSP tool to ours."""
+    asked = str(args.get("operation", ""))
+    return {**args, "operation": LSP_OPERATION_ALIASES.get(asked.casefold(), asked)}
 
 
 def convert_todo_list(args: ToolArgs) -> tuple[str, ToolArgs]:

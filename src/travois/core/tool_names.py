@@ -20,6 +20,7 @@ from travois.core.tool_conversions import (
     convert_find_file,
     convert_line_range,
     convert_list_folder,
+    convert_lsp_operation,
     convert_powershell,
     convert_questions,
     convert_read_many,
@@ -227,6 +228,11 @@ ARGUMENT_ALIASES: dict[str, dict[str, str]] = {
         **_map_to("pattern", "globpattern", "query"),
         **_map_to("path", *FOLDER_ARGUMENTS),
     },
+    "LSP": {
+        **_map_to("file_path", *PATH_ARGUMENTS),
+        **_map_to("symbol", "name", "query"),
+        **_map_to("character", "column"),
+    },
     "Symbols": {
         **_map_to("name", "symbol", "query"),
         **_map_to("path", *FOLDER_ARGUMENTS, "filepath"),
@@ -433,6 +439,8 @@ def _convert_special_args(tool: str, args: ToolArgs, *, called: str) -> ToolArgs
             return convert_replace_count(args)
         case "Grep":
             return convert_search_flags(args)
+        case "LSP":
+            return convert_lsp_operation(args)
         case _:
             return args
 

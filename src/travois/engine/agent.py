@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import time
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import anyio
 import msgspec
@@ -45,6 +45,10 @@ from travois.sandbox.policy import SandboxPolicy
 from travois.sessions.session import Session
 from travois.skills.skills import SkillRunner, Skills
 
+if TYPE_CHECKING:
+    from travois.lsp.check import EditCheck
+    from travois.lsp.servers import LanguageServers
+
 
 class World(msgspec.Struct, frozen=True):
     """The files, processes, web and storage that tools may reach."""
@@ -59,6 +63,8 @@ class World(msgspec.Struct, frozen=True):
     """The folder that `spill` writes to."""
     snapshots: WorkspaceSnapshots | None = None
     """Snapshots of the workspace before changes; none if they are off."""
+    language_servers: LanguageServers | None = None
+    """The language servers that check edits; none if there are none."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -278,6 +284,8 @@ class TurnState(msgspec.Struct):
     """The last update of its notes."""
     extraction: ExtractionJob | None = None
     """The last time that the conversation was looked through for what is worth keeping."""
+    late_checks: tuple[EditCheck, ...] = ()
+    """Checks of edits by language servers that the results of the edits did not wait for."""
 
 
 class AgentRuntime(msgspec.Struct):

@@ -25,6 +25,7 @@ from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import loop_detection, permission_gate
 from travois.engine.agent import MODE_STATE, Agent, World, apply_mode
+from travois.engine.edit_checks import add_new_problems, read_files_before
 from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
 from travois.engine.permission_gate import (
     ApprovalSource,
@@ -278,32 +279,25 @@ def _reject_call(agent: Agent, unfit: InvalidCall) -> None:
 
 
 async def _run_and_record(agent: Agent, ready: ParsedCall, ruling: CallDecision) -> None:
-    """Run an allowed tool call, then its hooks, and log the result."""
+    """Run an allowed tool call, then its hooks and checks, and log the result."""
     agent.session.emit(ToolStarted(ready.call.id, ready.call.name))
+    before = await read_files_before(agent, ready)
     began = anyio.current_time()
     outcome = await (_run_read_only_first if ruling.trial else execute_call)(
         agent, ready, ruling.sandbox
     )
-    if agent.hooks.active is None:
-        _record_result(agent, ready.call, outcome)
-    else:
-        await _run_post_hooks(agent, ready, outcome, seconds=anyio.current_time() - began)
-
-
-async def _run_post_hooks(
-    agent: Agent, ready: ParsedCall, outcome: ToolOutcome, *, seconds: float
-) -> None:
-    """Run the PostToolUse hooks; record the tool call's result whatever happens to them."""
     try:
-        wanted = build_call_context(agent, ready)
-        outcome = await fire.on_post_tool_use(
-            agent, ready.call, outcome, use=wanted, seconds=seconds
-        )
-    finally:
+        if agent.hooks.active is not None:
+            seconds, wanted = anyio.current_time() - began, build_call_context(agent, ready)
+            outcome = await fire.on_post_tool_use(
+                agent, ready.call, outcome, use=wanted, seconds=seconds
+            )
+        outcome = await add_new_problems(agent, outcome, before)  # of what hooks have made of it
+    finally:  # whatever happens to hooks and checks, the call has its result
         stood = _current_folder(agent.session, agent.world)
         _record_result(agent, ready.call, outcome)
         stands = _current_folder(agent.session, agent.world)
-    if stands != stood:
+    if agent.hooks.active is not None and stands != stood:
         await fire.fire_hooks(agent, CwdChanged(stood, stands))
 
 

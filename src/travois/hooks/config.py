@@ -55,7 +55,10 @@ GEMINI_TOOL_NAMES = {
 """Our tools, and what Gemini CLI calls them."""
 
 
-EQUIVALENT_TOOL_NAMES = {"ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit")}
+EQUIVALENT_TOOL_NAMES = {
+    "ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit"),
+    "ApplyRename": ("Edit",),
+}
 """Tools whose work other tools do too: a hook on those hears of them."""
 
 

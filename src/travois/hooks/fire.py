@@ -245,7 +245,7 @@ async def on_prompt_expansion(agent: Agent, occasion: events.UserPromptExpansion
 async def on_pre_tool_use(agent: Agent, call: Call, use: ToolUse) -> HookDecision:
     """Fire the PreToolUse hooks for a call that neither rules nor the mode deny."""
     heard = NO_DECISION
-    for given in _split_hook_inputs(call):
+    for given in _split_hook_inputs(call, use):
         occasion = events.PreToolUse(call.name, given, call.id)
         said = await fire_hooks(agent, occasion, call=call.id, use=use)
         if said.block or said.stop:
@@ -255,13 +255,16 @@ async def on_pre_tool_use(agent: Agent, call: Call, use: ToolUse) -> HookDecisio
     return heard
 
 
-def _split_hook_inputs(call: Call) -> list[object]:
-    """Return a call's arguments as PreToolUse hooks see them: a patch once per file."""
+def _split_hook_inputs(call: Call, use: ToolUse) -> list[object]:
+    """Return a call's arguments as PreToolUse hooks see them: once per file of several."""
     given = decode_call_args(call)
     patch = as_object(given).get("input")
-    if call.name != "ApplyPatch" or not isinstance(patch, str):
+    if call.name == "ApplyRename":
+        paths = [access.target for access in use.accesses]
+    elif call.name == "ApplyPatch" and isinstance(patch, str):
+        paths = list(dict.fromkeys(path for _, path in tool_conversions.list_patched_files(patch)))
+    else:
         return [given]
-    paths = list(dict.fromkeys(path for _, path in tool_conversions.list_patched_files(patch)))
     return [{**as_object(given), "file_path": path, "file_paths": paths} for path in paths] or [
         given
     ]
@@ -296,7 +299,7 @@ async def on_post_tool_use(
 ) -> ToolOutcome:
     """Fire the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)
-    for given in _split_hook_inputs(call):
+    for given in _split_hook_inputs(call, use):
         heard = await fire_hooks(
             agent, _build_result_event(call, given, outcome, lasted), call=call.id, use=use
         )

@@ -454,7 +454,7 @@ def _rule_mentions_path(rule: PermissionRule, access: Access, use: ToolUse) -> b
 
 KNOWN_TOOLS = split_names(
     """
-    Agent AgentStop ApplyPatch AskUserQuestion Bash BashInput BashOutput Browser Cd
+    Agent AgentStop ApplyPatch ApplyRename AskUserQuestion Bash BashInput BashOutput Browser Cd
     CodebaseSearch CronCreate CronDelete CronList Edit EnterPlanMode EnterWorktree ExitPlanMode
     ExitWorktree GitBlame
     GitDiff GitLog GitShow GitStatus Glob Grep KillBash KillShell ListMcpResources LS LSP Monitor

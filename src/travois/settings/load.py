@@ -13,6 +13,7 @@ from travois.compat import claude
 from travois.compat.claude_keys import explain_unsupported_key
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
+from travois.lsp.discovery import describe_project_servers
 from travois.mcp import config
 from travois.permissions.decide import MODE_ALIASES, PermissionMode
 from travois.permissions.paths import is_inside
@@ -91,6 +92,7 @@ def load_settings(
         stack.wanted += config.describe_workspace_servers(
             where, environ, admission=config.build_mcp_policy(stack.settings)
         )
+        stack.wanted += describe_project_servers(stack.settings.lsp, environ, root=where.cwd)
     return stack.to_loaded_settings()
 
 

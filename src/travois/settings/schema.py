@@ -374,6 +374,31 @@ class LocalModelSettings(SettingsGroup, frozen=True):
     """The number of threads; on a busy machine, more than one wait for each other."""
 
 
+class LanguageServerSettings(SettingsGroup, frozen=True):
+    """A language server; what is left out of a known one is as usual."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments."""
+    extensions: dict[str, str] = {}
+    """The language of each file suffix, by the protocol's names: `{".py": "python"}`."""
+    initialization_options: Json = {}
+    settings: Json = {}
+    """What the server is told if it asks for its settings."""
+    enabled: bool = True
+
+
+class LspSettings(SettingsGroup, frozen=True):
+    """Language servers: errors after edits, and the LSP tool."""
+
+    enabled: bool = True
+    servers: dict[str, LanguageServerSettings] = {}
+    """More servers, or changes of known ones, by name."""
+    edit_seconds: Seconds = 3.0
+    """The most seconds that the result of an edit waits for new errors; they come later then."""
+    request_seconds: Seconds = 30.0
+    """The most seconds that a call of LSP takes."""
+
+
 class TuiSettings(SettingsGroup, frozen=True):
     """The terminal interface."""
 
@@ -453,6 +478,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     context: ContextSettings = ContextSettings()
     mail: MailSettings = MailSettings()
     memory: MemorySettings = MemorySettings()
+    lsp: LspSettings = LspSettings()
     tui: TuiSettings = TuiSettings()
     status_line: StatusLineSettings = StatusLineSettings()
     search: SearchSettings = SearchSettings()

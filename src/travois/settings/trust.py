@@ -37,7 +37,7 @@ from travois.settings.validate import (
 
 
 AnswerKind = Literal["allow", "ask", "deny", "folders"]
-COMMAND_REQUESTS = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
+COMMAND_REQUESTS = ("hook ", "hooks: ", "mcp server ", "statusLine.command", "language server ")
 """Beginnings of request lines that run a command."""
 MAX_DIGESTS = 1000
 """The most digests that are kept for a folder; the oldest are dropped."""
@@ -336,6 +336,7 @@ TIGHTENING_VALUES: Json = {
     "sandbox.lookFirst": False,
     "sandbox.allowUnsandboxedCommands": False,
     "sandbox.network.mode": "off",
+    "lsp.enabled": False,
 }
 LIMIT_KEYS = frozenset(
     (
@@ -487,8 +488,13 @@ def describe_hook_request(origin: str, hooks: Json, places: tuple[str, ...]) -> 
 
 def _describe_setting(key: str, value: object, places: tuple[str, ...]) -> str:
     """Describe a setting for the trust question, with the digests of its files."""
-    files = hash_scripts({key: value}, places) if key == STATUS_LINE_KEY else ""
+    files = hash_scripts({key: value}, places) if _names_program(key) else ""
     return f"{key}: {msgspec.json.encode(value).decode()}{files}"
+
+
+def _names_program(key: str) -> bool:
+    """Return whether the value of a workspace setting names programs that would run."""
+    return key == STATUS_LINE_KEY or key.startswith("lsp.servers.")
 
 
 def hash_scripts(named: Json, places: tuple[str, ...]) -> str:

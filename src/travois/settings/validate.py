@@ -34,7 +34,7 @@ SettingsLevel = Literal["user", "project", "local", "run", "managed"]
 NAME_KEYED_GROUPS = (
     *("env.", "providers.", "models.", "modelOverrides.", "modelPricing.overrides."),
     *("enabledPlugins.", "pluginConfigs.", "skillOverrides.", "modelSettings."),
-    "context.toolTokens.",
+    *("context.toolTokens.", "lsp.servers."),
 )
 """Groups whose keys are names that the user gives."""
 RESTRICTIVE_PREFIXES = ("permissions", "sandbox", "available", "allowed", "denied", "disable")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
+from travois.core.content import Text
 from travois.core.display_text import escape_invisible
 from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.ports.tool import AnyTool
@@ -51,6 +52,8 @@ QUIET_TOOLS = (
     *("AskUserQuestion", "ExitPlanMode"),
 )
 """Tools whose effect is shown elsewhere."""
+NEW_ERRORS_PATTERN = re.compile(r"\d+ new errors? since .*:$", re.MULTILINE)
+"""The first line of what language servers say about an edit (`lsp/problems.py`)."""
 NO_FAILURES_PATTERN = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
 FAILURE_PATTERN = re.compile(
     r"^E  |^npm ERR!|\w*(?:Error|Exception|Panic)\b|"
@@ -125,7 +128,7 @@ def render_finished_call(
         for line in _find_tmp_notices(item.text)
     ]
     body = [] if is_diff_shown and item.patches else _render_preview(item, theme, columns)
-    return [first, *notices, *body]
+    return [first, *notices, *body, *_render_new_errors(item, theme, columns)]
 
 
 def render_running_call(
@@ -269,6 +272,20 @@ def _result_lines(item: ToolCallItem) -> list[str]:
         del kept[-1]
     is_told = item.is_error and kept and kept[0].startswith("Exit code ")
     return kept[1:] if is_told else kept
+
+
+def _render_new_errors(item: ToolCallItem, theme: Theme, columns: int) -> list[str]:
+    """Render the errors that language servers found since an edit, which its diff hides."""
+    content = item.result.content if item.result else ()
+    found = [block.text for block in content[1:] if isinstance(block, Text)]
+    found = [text.splitlines() for text in found if NEW_ERRORS_PATTERN.match(text)]
+    return [
+        theme.mark(
+            f"{INDENT}{cut_line(clean_display_text(line), columns - 5)}", "quiet" if n else "warn"
+        )
+        for lines in found
+        for n, line in enumerate(lines)
+    ]
 
 
 def _find_tmp_notices(text: str) -> list[str]:

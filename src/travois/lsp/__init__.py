@@ -1,0 +1,1 @@
+"""Language servers: diagnostics of edited files, and the LSP tool."""
