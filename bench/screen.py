@@ -195,6 +195,7 @@ def _script() -> list[object]:
     return [
         stream("slow", 16),
         stream("fast", 2.5),
+        {"when": {"last_text": "go"}, "say": "Done.", "repeat": True},
         {"say": ANSWER * 20, "repeat": True, "chunks": {"by": "token", "delay_ms": 16}},
     ]
 
@@ -264,7 +265,7 @@ def _stopping(place: Scratch) -> None:
     glass = Glass(place)
     glass.until("%")
     for _ in range(RUNS):
-        glass.type("go\r")
+        glass.type("stop me\r")
         glass.until("quick")
         glass.drain(0.7)
         begun = perf_counter()
