@@ -24,7 +24,7 @@ RUNTIME = [
     *(
         one
         for name, extra in PROJECT["project"]["optional-dependencies"].items()
-        if name != "lab"  # a distribution of our own, of the same version
+        if name not in ("all", "lab")  # distributions of our own, of the same version
         for one in extra
     ),
 ]

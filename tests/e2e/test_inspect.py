@@ -31,6 +31,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.view import View, project_view
+from travois.files.installation import extra_command
 from travois.inspector.story import REQUEST_LAYERS, SessionStory
 from travois.providers.encoder import RequestEncoder
 from travois.sessions.home import TravoisHome
@@ -498,5 +499,5 @@ def test_without_its_packages_it_says_what_to_install(program: Program, tmp_path
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "travois: The page needs packages that are not installed: starlette is missing\n"
-        "  pip install 'travois[web]'\n"
+        f"  {extra_command('web')}\n"
     )

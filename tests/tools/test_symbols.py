@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from tests.tools.local import Local
+from travois.files.installation import extra_command
 from travois.permissions.access import Access
 from travois.permissions.decide import Permissions
 from travois.permissions.resolve_paths import hidden_path_filter
@@ -216,7 +217,7 @@ def test_without_a_grammar_words_are_shown_and_what_to_install(
         symbols, "PARSER_COMMAND", (sys.executable, "-c", f"{without}; syntax.main()")
     )
     monkeypatch.setattr(syntax, "is_grammar_installed", lambda language: language != "go")
-    missing = "no grammar for go (pip install 'travois[code]')"
+    missing = f"no grammar for go ({extra_command('code')})"
     shop.write("b/more.go", "package b\n// Open it\n")
     assert shop.say(SYMBOLS, name="Open") == (
         "b/door.go:3: func Open() {}\nb/more.go:2: // Open it\n"

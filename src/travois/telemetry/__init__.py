@@ -26,7 +26,6 @@ OTLP_ENDPOINT_VARIABLES = (
 )
 CAPTURE_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 TRACEPARENT_PATTERN = compile_lazily(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-OTEL_NOT_INSTALLED = "telemetry is enabled but not installed: pip install 'travois[otel]'"
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.display_text import escape_path
+from travois.lazy_imports import lazy_imports
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, FileStat
 from travois.tools import syntax
@@ -29,6 +30,9 @@ from travois.tools.search import (
     show_path,
 )
 from travois.tools.syntax import ParseTask, SourceText, SymbolQuery
+
+with lazy_imports():
+    from travois.files import installation
 
 SYMBOLS_TIMEOUT_SECONDS = 15.0
 MAX_SOURCE_BYTES = 1_000_000
@@ -219,7 +223,7 @@ async def _read_source_file(env: Env, path: str, place: str) -> bytes | None:
 
 
 def _missing_grammar_text(languages: Sequence[str]) -> str:
-    return f"no grammar for {', '.join(languages)} (pip install 'travois[code]')"
+    return f"no grammar for {', '.join(languages)} ({installation.extra_command('code')})"
 
 
 def _render_symbols(args: SymbolsArgs, looked: SymbolSearch, *, note: str = "") -> ToolOutcome:

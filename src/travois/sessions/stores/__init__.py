@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from travois.ports.session_store import SessionStore
 
 with lazy_imports():
+    from travois.files import installation
     from travois.sessions.stores import folder, objects, postgres
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
@@ -29,8 +30,9 @@ def open_store(address: str) -> SessionStore:
             return postgres.PostgresStore(address)
         return objects.ObjectStore(address)
     except ModuleNotFoundError as error:
+        own = installation.find_installation()
         extra = PACKAGES.get(error.name or "")
-        fix = f"pip install 'travois[{extra}]'" if extra else f"pip install {error.name}"
+        fix = own.extra_command(extra) if extra else own.package_command(error.name or "")
         raise UserError(f"The session store needs {error.name}", fix=fix) from None
     except (ImportError, ValueError) as error:  # fsspec: an unknown scheme, or a driver is missing
         raise UserError(f"Cannot use the session store {scheme}://", why=str(error)) from None

@@ -47,6 +47,8 @@ with lazy_imports():
     from playwright import async_api
     from playwright._impl import _driver
 
+    from travois.files import installation
+
 
 # One run of Chromium, and the page in front of it.
 
@@ -368,7 +370,7 @@ ROOT_WARNING = "the browser runs without its own sandbox because Travois runs as
 def find_browser(path: str = "") -> str:
     """Return the path of the Chromium browser; raises `UserError` if there is none."""
     if find_spec("playwright") is None:
-        fix = "pip install 'travois[browser]', or set browser.enabled to false."
+        fix = f"{installation.extra_command('browser')}, or set browser.enabled to false."
         raise UserError("The browser needs Playwright, which is not installed", fix=fix)
     names = (os.path.expanduser(path),) if path else BROWSER_PROGRAMS
     if found := next(filter(None, map(which, names)), None):
