@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import termios
-from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, HelpFormatter, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +17,7 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from travois.core.display_text import CONTROL_TABLE, clean_for_stream, replace_invisible
+from travois.core.errors import UserError
 from travois.permissions.secrets import Secrets, collect_secrets, registered_secrets
 
 
@@ -173,6 +174,28 @@ def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) ->
         line = "  ".join([*cells, _cut_to_width(row[-1], max(room, 20))]).rstrip()
         lines.append(line if number else style_text(line, "dim"))
     return "\n".join(lines)
+
+
+def print_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, none: str, as_json: bool
+) -> None:
+    """Print rows as a table or, as JSON, as an array of objects named by the heads."""
+    if as_json:
+        names = [head.lower() for head in heads]
+        print_json_list(dict(zip(names, row, strict=True)) for row in rows)
+        return
+    print_line(format_table([heads, *rows]) if rows else none)
+
+
+def add_json_flag(parser: ArgumentParser, what: str = "print a JSON array") -> None:
+    """Add the flag that makes a command print its data as JSON."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def check_json_flag(args: Namespace, *, is_listing: bool) -> None:
+    """Refuse --json where a command changes something instead of printing data."""
+    if args.json and not is_listing:
+        raise UserError("--json needs --list here", fix="Add --list, or omit --json.")
 
 
 def format_size(size: int) -> str:

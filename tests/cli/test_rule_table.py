@@ -308,7 +308,7 @@ def verdict(said: str, call: str, place: Path) -> str:
         rules=msgspec.convert({effect: [text]} if rule else {}, RuleTexts),
         workspace=str(place),
     )
-    found = decide_case(case, own=str(place.parent / "own"))
+    found = decide_case(case, own=(str(place.parent / "own"),))
     assert not found.because.startswith("it cannot run"), call
     return found.effect
 

@@ -110,10 +110,10 @@ def test_a_folder_of_the_settings_that_is_missing_is_told_and_one_of_the_flags_i
     home, work = TravoisHome(places / "home"), str(places / "work")
     home.settings.write_text('{"permissions": {"additionalDirectories": ["gone", "../home"]}}')
     found = load_settings(home, work, environ={})
-    assert rights.compose_permissions(found, work, own="").folders == (work, str(places / "home"))
+    assert rights.compose_permissions(found, work, own=()).folders == (work, str(places / "home"))
     assert rights.startup_notices(found, work) == (f"{home.settings}: gone is not a folder",)
     flags = {"permissions.additionalDirectories": ("lost",)}
     with pytest.raises(UserError, match="lost is not a folder"):
         rights.compose_permissions(
-            load_settings(home, work, environ={}, chosen=flags), work, own=""
+            load_settings(home, work, environ={}, chosen=flags), work, own=()
         )

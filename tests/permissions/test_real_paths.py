@@ -35,7 +35,7 @@ def effect(disk: Path, tool: str, path: str) -> str:
     given = {"file_path": path} | ({"content": "x"} if tool == "Write" else {})
     raw = msgspec.Raw(json.dumps(given).encode())
     case = PermissionCase("", tool, raw, "accept-edits", RuleTexts(), workspace=str(disk))
-    return decide_case(case, own=str(disk.parent / "own")).effect
+    return decide_case(case, own=(str(disk.parent / "own"),)).effect
 
 
 @pytest.mark.parametrize("tool", ["Read", "Write"])

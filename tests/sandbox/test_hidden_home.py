@@ -26,6 +26,7 @@ from travois.permissions.shell.judge import plan_command
 from travois.ports.world import Command
 from travois.process.local_processes import LocalProcesses
 from travois.sandbox import policy as bounds
+from travois.sessions.home import locate_home
 
 PLACES = tuple(
     str.split(
@@ -38,6 +39,7 @@ PLACES = tuple(
     .kube/config .netrc .config/gh/hosts.yml .config/rclone/rclone.conf Documents/diary.txt
     other-project/.env other-project/src/main.py .config/pip/pip.conf .gitconfig .my-own-tool
     .cache/huggingface/token .cache/some-program/session .local/share/keyrings/login.keyring
+    .config/travois/AGENTS.md .cache/travois/index/sessions.db .local/state/travois/history/p
     """
     )
 )
@@ -71,6 +73,25 @@ READERS = {
     "a program that includes it": EACH.format('git config -f "$H/$p" --list; bash -v "$H/$p"'),
     "another user's name for it": EACH.format('cat /home/*/"$p" /root/"$p"'),
 }
+XDG_VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+HOOKS = """printf '{"hooks": "planted"}'"""
+PLANTS = {
+    "settings": f"{HOOKS} > .config/travois/settings.json",
+    "a skill": f"mkdir -p .config/travois/skills/a; {HOOKS} > .config/travois/skills/a/SKILL.md",
+    "a move of the folder": f"mv .config/travois a; mkdir .config/travois; "
+    f"{HOOKS} > .config/travois/settings.json",
+    "a move of the folder above": f"mv .config a; mkdir -p .config/travois; "
+    f"{HOOKS} > .config/travois/settings.json",
+    "removal": f"rm -rf .config; mkdir -p .config/travois; {HOOKS} > .config/travois/settings.json",
+    "a link in its place": f"mkdir a; {HOOKS} > a/settings.json; rmdir .config/travois;"
+    " ln -s ../a .config/travois",
+    "an index": f"mkdir -p .cache/travois/index; {HOOKS} > .cache/travois/index/sessions.db",
+    "trust": f"mkdir -p .local/state/travois/trust; {HOOKS} > .local/state/travois/trust/a.json",
+    "an old place": f"{HOOKS} > .local/state/travois/settings.json",
+    "another home above the state": f"mv .local a; mkdir -p .local/state/travois/trust; "
+    f"{HOOKS} > .local/state/travois/settings.json",
+}
+"""Command lines that plant something in the folders of Travois, from a workspace around them."""
 SYSTEM = ("/etc/shadow", "/etc/gshadow")
 both = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 profiles = pytest.mark.parametrize("profile", ["look", "work"])
@@ -102,7 +123,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted]:
         (work / "link").symlink_to(home)
         (work / "seen.txt").write_text("SEEN")
         monkeypatch.setenv("HOME", name)
-        monkeypatch.setenv("TRAVOIS_HOME", str(home / ".travois"))
+        for variable in ("TRAVOIS_HOME", *XDG_VARIABLES):
+            monkeypatch.delenv(variable, raising=False)
         yield Planted(home, work, secrets)
 
 
@@ -138,6 +160,20 @@ def run_in(
             return done.output.head_and_tail().decode(errors="replace")
 
     return anyio.run(main)
+
+
+@both
+@pytest.mark.parametrize("plant", PLANTS)
+def test_nothing_is_planted_in_our_folders_where_the_workspace_is_the_home(
+    plant: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with planted(monkeypatch) as place:
+        around = msgspec.structs.replace(place, work=place.home)
+        (place.home / ".config/travois/AGENTS.md").unlink()  # empty, as before any setting is made
+        run_in(around, PLANTS[plant], mode=mode, profile="work")
+        ours = locate_home(os.environ)
+        files = [one for folder in ours.folders for one in Path(folder).rglob("*") if one.is_file()]
+        assert not [str(file) for file in files if b"planted" in file.read_bytes()]
 
 
 @both

@@ -10,11 +10,31 @@ from travois.sessions.home import TravoisHome, locate_home
 
 def test_the_environment_says_where_home_is() -> None:
     ways = {
-        "/here": {"TRAVOIS_HOME": "/here", "XDG_STATE_HOME": "/state", "HOME": "/me"},
-        "/state/travois": {"XDG_STATE_HOME": "/state", "HOME": "/me"},
-        "/me/.local/state/travois": {"XDG_STATE_HOME": "relative", "HOME": "/me"},
+        ("/here",): {"TRAVOIS_HOME": "/here", "XDG_STATE_HOME": "/state", "HOME": "/me"},
+        ("/state/travois", "/c/travois", "/me/.cache/travois"): {
+            "XDG_STATE_HOME": "/state",
+            "XDG_CONFIG_HOME": "/c",
+            "HOME": "/me",
+        },
+        ("/me/.local/state/travois", "/me/.config/travois", "/me/.cache/travois"): {
+            "XDG_STATE_HOME": "relative",
+            "HOME": "/me",
+        },
+        ("/state/travois",): {"XDG_STATE_HOME": "/state"},
     }
-    assert {str(locate_home(environ).path): environ for environ in ways.values()} == ways
+    assert {locate_home(environ).folders: environ for environ in ways.values()} == ways
+
+
+def test_another_process_finds_the_same_home() -> None:
+    for environ in ({"TRAVOIS_HOME": "/here"}, {"HOME": "/me", "XDG_CACHE_HOME": "/c"}):
+        home = locate_home(environ)
+        assert locate_home({**environ, "HOME": "/other", **home.environment}) == home
+
+
+def test_all_folders_are_made_before_any_command_could(tmp_path: Path) -> None:
+    home = locate_home({"HOME": str(tmp_path)}).prepare()
+    modes = {Path(folder).stat().st_mode & 0o777 for folder in home.folders}
+    assert (len(home.folders), modes) == (3, {0o700})
 
 
 def test_no_home_at_all_is_a_fault_that_says_what_to_set() -> None:

@@ -244,7 +244,7 @@ def test_contents_that_another_session_drops_during_a_scan_are_stored_again(work
                 (work.parent / "else").write_text(str(number))
                 other.take_files("x", [os.fsencode(work.parent / "else")])
 
-    path, own = work.parent / "home/snapshots/p.db", os.fsencode(work.parent / "home")
+    path, own = work.parent / "home/snapshots/p.db", (os.fsencode(work.parent / "home"),)
     tree = WatchedTree(path, own, limits=SnapshotLimits(), listens=False)
     name = tree.take(SnapshotRequest("x", (os.fsencode(work),)), heed=meddle).name
     few = keeper(work)
@@ -265,7 +265,7 @@ def watched(work: Path) -> Callable[[], dict[str, str]]:
         FolderWatch().close()
     except OSError:
         pytest.skip("inotify cannot be used here")
-    path, own = work.parent / "home/snapshots/p.db", os.fsencode(work.parent / "home")
+    path, own = work.parent / "home/snapshots/p.db", (os.fsencode(work.parent / "home"),)
     tree = WatchedTree(path, own, limits=SnapshotLimits(), listens=True)
 
     def contents() -> dict[str, str]:

@@ -345,7 +345,7 @@ def limit_permission_mode(kind: AgentType, parent: PermissionMode) -> Permission
 
 def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[AgentFolder]:
     """List the user's folders of agent files, ours and those of other harnesses."""
-    yield AgentFolder(str(home.path / "agents"))
+    yield AgentFolder(str(home.config / "agents"))
     yield from map(AgentFolder, CLAUDE.home_paths(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
         yield AgentFolder(os.path.join(person, ".agents", "agents"))

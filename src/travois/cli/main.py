@@ -27,8 +27,9 @@ from travois.version import __version__
 with lazy_imports():
     import subprocess
 
-    from travois.cli import front_end
+    from travois.cli import debug_log, front_end
     from travois.compose import worktree
+    from travois.files import installation
     from travois.headless import print_mode
     from travois.process import parent_watch
     from travois.settings import validate
@@ -209,6 +210,8 @@ def _dispatch_command_line(argv: list[str]) -> int:
 
 def _run_chosen_session(options: Namespace) -> int:
     """Run one task in print mode, or an interactive session."""
+    if options.debug or options.debug_file:
+        debug_log.start_debug_log(locate_home(os.environ), options.debug_file)
     if options.die_with_parent or options.lease:
         parent_watch.watch_parent_and_lease(parent=options.die_with_parent, lease=options.lease)
     if options.init_only or options.print:
@@ -263,7 +266,7 @@ def _import_command_module(command: str) -> ModuleType:
         if (error.name or "").partition(".")[0] != "travois_lab":
             raise
         raise UserError(
-            "The lab is not installed", fix="Install it: pip install 'travois[lab]'"
+            "The lab is not installed", fix=f"Install it: {installation.extra_command('lab')}"
         ) from None
 
 

@@ -13,7 +13,7 @@ from travois.cli.fleet import (
 )
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
-from travois.terminal import CommandParsers, add_command
+from travois.terminal import CommandParsers, add_command, add_json_flag
 
 with lazy_imports():
     from travois.fleet import schedules
@@ -45,7 +45,7 @@ def register_schedule(commands: CommandParsers) -> None:
     add.add_argument("--id", default="", metavar="NAME", help="its name (default: a hash of it)")
     add.add_argument("--timezone", default="UTC", metavar="NAME", help="default: UTC")
     add_template_flags(add)
-    add_queue_command(inner, "ls", "list schedules", run_ls)
+    add_json_flag(add_queue_command(inner, "ls", "list schedules", run_ls))
     remove = add_queue_command(inner, "rm", "remove schedules; submitted tasks stay", run_rm)
     remove.add_argument("ids", nargs="+", metavar="ID")
 
@@ -62,7 +62,7 @@ def run_add(args: Namespace) -> int:
 
 def run_ls(args: Namespace) -> int:
     """List schedules."""
-    schedules.print_schedules(open_queue_store(args))
+    schedules.print_schedules(open_queue_store(args), as_json=args.json)
     return 0
 
 

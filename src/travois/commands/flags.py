@@ -55,12 +55,15 @@ COMMANDS = {
     "serve": "keep a process ready that runs `travois -p` without the time of a start",
     "models": "list models, show their details, and test them",
     "doctor": "check this machine and explain how to fix problems",
+    "completion": "print the completion script of a shell",
+    "update": "show how to update Travois, or do it",
+    "uninstall": "show what Travois has on this machine, and how to remove it",
     "demo": "a one-minute tour: no key, no network",
     "lab": "a local API simulator for testing agents",
 }
 """Commands; each has a `register_NAME` in the module of its name, or as `COMMAND_MODULES` says."""
 IGNORED_FLAGS = (
-    *("advisor", "betas", "debug-file", "task-budget"),
+    *("advisor", "betas", "task-budget"),
     *("teammate-mode", "thinking-display"),
 )
 """Flags of other agents that mean nothing here; then such that take no value."""
@@ -72,11 +75,12 @@ OUTPUT_FORMATS = ("text", "json", "stream-json", "codex-json")
 COMMAND_MODULES = {
     **dict.fromkeys(("compact", "notes"), "commands.context"),
     "import": "commands.import_command",
+    **dict.fromkeys(("uninstall", "update"), "cli.update"),
     "serve": "cli.warm_server",
     "try": "commands.try_command",
     **{
         name: f"cli.{name}"
-        for name in ("acp", "demo", "exec", "fleet", "inspect", "lab", "schedule")
+        for name in ("acp", "completion", "demo", "exec", "fleet", "inspect", "lab", "schedule")
     },
 }
 
@@ -103,7 +107,8 @@ exit codes:
   after 1, 4, 75 and these three, `travois -p -r ID` goes on with the turn
 
 Models: ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL), OPENAI_API_KEY (OPENAI_BASE_URL).
-State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
+Settings are in ~/.config/travois, state in ~/.local/state/travois, caches in ~/.cache/travois
+(XDG variables are followed); TRAVOIS_HOME names one folder for all of it.
 """
 
 
@@ -154,7 +159,9 @@ def _add_compatibility_flags(top: ArgumentParser) -> None:
         add(f"--{name}", default="", help=SUPPRESS)
     for name in IGNORED_SWITCHES:
         add(f"--{name}", action="store_true", help=SUPPRESS)
-    add("--debug", nargs="?", const="on", default="", help=SUPPRESS)
+    what = "write what happens to a log file in the folder of the state, and name it"
+    add("--debug", nargs="?", const="on", default="", metavar="TOPICS", help=what)
+    add("--debug-file", default="", metavar="FILE", help="the log file of --debug")
     # What it asks for is always so: nothing of the machine stands in the system text.
     add("--session-mirror", action="store_true", help=SUPPRESS)
     add("--exclude-dynamic-system-prompt-sections", action="store_true", help=SUPPRESS)
@@ -171,9 +178,11 @@ def parse_command_line(argv: list[str]) -> Namespace:
         args, strange = top.parse_args(argv), list[str]()
     if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
         top.error("codex-json reports one task: it cannot be used with --input-format stream-json")
-    # With -p it tells why a warm server did not take the run.
-    named = (*IGNORED_FLAGS, *IGNORED_SWITCHES, *(() if args.print else ("debug",)))
-    given = [name for name in named if getattr(args, name.replace("-", "_"))]
+    given = [
+        name
+        for name in (*IGNORED_FLAGS, *IGNORED_SWITCHES)
+        if getattr(args, name.replace("-", "_"))
+    ]
     for name in (*(f"--{name}" for name in given), *strange):
         write_stderr(f"travois: {name} has no effect in Travois and is ignored\n")
     if strange and args.input_format == "stream-json":

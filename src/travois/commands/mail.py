@@ -16,10 +16,11 @@ from travois.sessions.home import TravoisHome, locate_home
 from travois.terminal import (
     CommandParsers,
     add_command,
+    add_json_flag,
     escape_controls,
     format_age,
-    format_table,
     print_line,
+    print_table,
 )
 
 MAIL_HELP = """\
@@ -39,7 +40,9 @@ def register_mail(commands: CommandParsers) -> None:
     send.add_argument("to", metavar="TO", help="session:ID or TEAM:NAME")
     send.add_argument("text", metavar="TEXT")
     send.set_defaults(run=run_mail_send)
-    add_command(inner, "list", what="list waiting messages").set_defaults(run=run_mail_list)
+    listing = add_command(inner, "list", what="list waiting messages")
+    add_json_flag(listing)
+    listing.set_defaults(run=run_mail_list)
 
 
 def run_mail_send(args: Namespace) -> int:
@@ -59,9 +62,8 @@ def run_mail_list(args: Namespace) -> int:
         for address, box in _iterate_mailboxes(locate_home(os.environ))
         for row in _mail_rows(address, box)
     ]
-    print_line(
-        format_table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No messages."
-    )
+    heads = ("FOR", "FROM", "SENT", "MESSAGE")
+    print_table(heads, rows, none="No messages.", as_json=args.json)
     return 0
 
 

@@ -7,6 +7,7 @@ import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -33,9 +34,12 @@ from travois.settings.schema import Json, LoadedSettings
 from travois.terminal import (
     CommandParsers,
     add_command,
+    add_json_flag,
     escape_controls,
-    format_table,
+    print_json,
     print_line,
+    print_table,
+    print_warning,
 )
 
 MCP_HELP = """\
@@ -59,15 +63,18 @@ def register_mcp(commands: CommandParsers) -> None:
     )
     top.set_defaults(run=run_mcp_list)
     below = top.add_subparsers(metavar="command", title="commands")
-    _add_mcp_command(below, "list", run_mcp_list, what="list MCP servers (the default)")
-    _add_server_name(
+    listing = _add_mcp_command(below, "list", run_mcp_list, what="list MCP servers (the default)")
+    show = _add_server_name(
         _add_mcp_command(
             below, "show", run_mcp_show, what="show a server and the file that defines it"
         )
     )
-    _add_server_name(
+    test = _add_server_name(
         _add_mcp_command(below, "test", run_mcp_test, what="start a server and list its tools")
     )
+    for parser in (top, listing, test):
+        add_json_flag(parser)
+    add_json_flag(show, "print a JSON object")
     add = _add_server_name(
         _add_mcp_command(below, "add", run_mcp_add, what="add a server: a URL, or -- and a program")
     )
@@ -117,31 +124,38 @@ def run_mcp_list(args: Namespace) -> int:
         for one in listed.waiting
     ]
     shown = [tuple(escape_controls(cell, lines="show") for cell in row) for row in rows]
-    print_line(
-        format_table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No MCP servers."
-    )
+    heads = ("SERVER", "WHAT", "SCOPE", "FROM")
+    print_table(heads, shown, none="No MCP servers.", as_json=args.json)
     for notice in listed.notices:
-        print_line(escape_controls(notice, lines="show"))
+        tell = print_warning if args.json else print_line
+        tell(escape_controls(notice, lines="show"))
     return 0
 
 
 def run_mcp_show(args: Namespace) -> int:
     """Print the configuration of one MCP server."""
     server = _find_server(args.name)
-    for key, value in msgspec.to_builtins(server).items():
-        hidden = key in ("env", "headers", "client", "machine")
-        shown = dict.fromkeys(value, "…") if hidden else mask_value(key, value)
-        if value:
-            print_line(escape_controls(f"{key}: {shown}", lines="show"))
+    shown = {
+        key: dict.fromkeys(value, "…")
+        if key in ("env", "headers", "client", "machine")
+        else mask_value(key, value)
+        for key, value in msgspec.to_builtins(server).items()
+        if value
+    }
+    if args.json:
+        print_json(shown)
+        return 0
+    for key, value in shown.items():
+        print_line(escape_controls(f"{key}: {value}", lines="show"))
     return 0
 
 
 def run_mcp_test(args: Namespace) -> int:
     """Start an MCP server and list its tools; exit code 1 if it cannot be used."""
-    return anyio.run(_test_server, _find_server(args.name))
+    return anyio.run(partial(_test_server, _find_server(args.name), as_json=args.json))
 
 
-async def _test_server(server: McpServerConfig) -> int:
+async def _test_server(server: McpServerConfig, *, as_json: bool) -> int:
     """Connect to an MCP server as a session would, and print its tools."""
     place, loaded, _ = _find_servers_here()
     stack = AsyncExitStack()
@@ -151,7 +165,7 @@ async def _test_server(server: McpServerConfig) -> int:
     )
     processes, rights = (
         LocalProcesses(support=sandbox_setup.support),
-        compose_permissions(loaded, place.cwd, own=str(place.home.path)),
+        compose_permissions(loaded, place.cwd, own=place.home.folders),
     )
     around = McpHost(
         processes,
@@ -181,9 +195,8 @@ async def _test_server(server: McpServerConfig) -> int:
         (name, escape_controls(tool.description[:100], lines="show"))
         for name, tool in tools.items()
     ]
-    print_line(
-        format_table([("TOOL", "DESCRIPTION"), *rows]) if rows else f"{server.name} has no tools."
-    )
+    heads, none = ("TOOL", "DESCRIPTION"), f"{server.name} has no tools."
+    print_table(heads, rows, none=none, as_json=as_json)
     return 0
 
 

@@ -40,9 +40,12 @@ from travois.settings.sources import AUTO_ALLOW_BASH_KEY
 from travois.terminal import (
     CommandParsers,
     add_command,
+    add_json_flag,
     escape_controls,
     format_table,
+    print_json,
     print_line,
+    print_table,
     print_warning,
 )
 
@@ -60,6 +63,9 @@ RULES is a file with {"allow":[],"ask":[],"deny":[],"examples":[]}, or with thes
   "Bash(npm test:*) matches npm test -- --watch", "Bash(npm test:*) does not match npm publish"
 With --history, these rules alone decide every tool call of the recorded sessions of this project.
 """
+
+
+RULE_HEADS = ("EFFECT", "RULE", "SOURCE")
 
 
 class ProposedRules(RuleTexts, frozen=True):
@@ -100,7 +106,9 @@ def register_permissions(commands: CommandParsers) -> None:
     )
     check.add_argument("--json", action="store_true", help="JSON lines (the only format)")
     check.set_defaults(run=run_permissions_check)
+    add_json_flag(why, "print a JSON object")
     kept = add_command(below, "list", what="list the rules in force here, and their sources")
+    add_json_flag(kept)
     kept.set_defaults(run=run_permissions_list)
     forget = add_command(below, "forget", what="remove a rule that an “always allow” answer made")
     forget.add_argument("rule", metavar="RULE", help="as printed by `travois permissions list`")
@@ -128,13 +136,17 @@ def run_permissions_why(args: Namespace) -> int:
     loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     for notice in (*loaded.notices, *permissions.startup_notices(loaded, cwd)):
         print_warning(notice)
-    guard = permissions.compose_permissions(loaded, cwd, own=str(home.path))
+    guard = permissions.compose_permissions(loaded, cwd, own=home.folders)
     guard = replace(guard, mode=_parse_mode(args.mode)) if args.mode else guard
     text = args.text
     if args.tool == "Bash":
         text = msgspec.json.encode({"command": text}).decode()
     here = CallLocation(cwd, cwd)
     verdict = decide_without_running(guard, args.tool, text, here=here)
+    if args.json:
+        said = {"effect": verdict.effect, "because": verdict.because, "mode": guard.mode}
+        print_json(said)
+        return 0 if verdict.effect == "allow" else 1
     print_line(f"{verdict.effect}: {escape_controls(verdict.because)}  [mode {guard.mode}]")
     if args.tool == "Bash":
         _explain_command_line(guard, text, here=here)
@@ -190,19 +202,25 @@ def run_permissions_list(args: Namespace) -> int:
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     free = loaded.settings.sandbox.auto_allow_bash_if_sandboxed
-    print_line(
-        render_rule_table(
-            loaded.rules, sandboxed=loaded.origin(AUTO_ALLOW_BASH_KEY) if free else ""
-        )
+    rows = _list_rule_rows(
+        loaded.rules, sandboxed=loaded.origin(AUTO_ALLOW_BASH_KEY) if free else ""
     )
+    print_table(RULE_HEADS, rows, none="No rules.", as_json=args.json)
     return 0
 
 
 def render_rule_table(rules: tuple[PermissionRule, ...], *, sandboxed: str = "") -> str:
     """Format permission rules as a table, with their sources."""
+    rows = _list_rule_rows(rules, sandboxed=sandboxed)
+    return format_table([RULE_HEADS, *rows]) if rows else "No rules."
+
+
+def _list_rule_rows(
+    rules: tuple[PermissionRule, ...], *, sandboxed: str
+) -> list[tuple[str, str, str]]:
+    """Return a row for each permission rule."""
     rows = [(rule.effect, escape_controls(rule.text, lines="show"), rule.origin) for rule in rules]
-    rows += [("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else []
-    return format_table([("EFFECT", "RULE", "SOURCE"), *rows]) if rows else "No rules."
+    return [*rows, *([("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else [])]
 
 
 def run_permissions_forget(args: Namespace) -> int:
@@ -221,7 +239,7 @@ def run_permissions_forget(args: Namespace) -> int:
 
 def run_permissions_check(args: Namespace) -> int:
     """Decide permission test cases, one per line, in order."""
-    own = str(locate_home(os.environ).path)
+    own = locate_home(os.environ).folders
     for line in sys.stdin.buffer:
         if line.strip():
             sys.stdout.write(_check_case(line, own=own) + "\n")
@@ -229,7 +247,7 @@ def run_permissions_check(args: Namespace) -> int:
     return 0
 
 
-def _check_case(line: bytes, *, own: str) -> str:
+def _check_case(line: bytes, *, own: tuple[str, ...]) -> str:
     """Decide one permission test case; an invalid case is denied."""
     try:
         case = msgspec.json.decode(line, type=PermissionCase)
@@ -326,7 +344,7 @@ def _recorded_calls(
         root, cwd = _update_folders(entry, root=root, cwd=cwd)
         if not isinstance(entry.fact, Assistant) or not root:
             continue
-        there = replace(permissions, folders=(root,), own=str(home.path))
+        there = replace(permissions, folders=(root,), own=home.folders)
         for call in map(canonical_call, extract_calls(entry.fact.content)):
             verdict = decide_without_running(
                 there, call.name, call.args or "{}", here=CallLocation(root, cwd)

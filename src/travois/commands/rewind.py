@@ -26,10 +26,12 @@ from travois.snapshots.tree import PathChange
 from travois.terminal import (
     CommandParsers,
     add_command,
+    add_json_flag,
+    check_json_flag,
     escape_controls,
     format_age,
-    format_table,
     print_line,
+    print_table,
     print_warning,
 )
 
@@ -76,10 +78,12 @@ def _add_target_flags(top: ArgumentParser) -> None:
     group.add_argument("--to", default="", metavar="N", help="end of turn N, or a snapshot")
     group.add_argument("--undo", action="store_true", help="undo the last rewind")
     group.add_argument("--list", action="store_true", help="list turns and snapshots")
+    add_json_flag(top, "with --list: print a JSON array")
 
 
 def run_rewind(args: Namespace) -> int:
     """Rewind a session, or list the turns and snapshots to choose from."""
+    check_json_flag(args, is_listing=args.list)
     home, project = locate_home_and_project()
     summary = (
         find_session(home, args.session, project=project)
@@ -88,7 +92,8 @@ def run_rewind(args: Namespace) -> int:
     )
     if args.list:
         _list_rewind_targets(
-            list(read_history(home.session_folder(summary.project, summary.id), []))
+            list(read_history(home.session_folder(summary.project, summary.id), [])),
+            as_json=args.json,
         )
         return 0
     try:
@@ -121,7 +126,9 @@ def _open_snapshots(
     """Open the snapshots of the project that the session to rewind began in."""
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
-    return Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
+    return Snapshots(
+        *(home.path, summary.project), folders=(folder,), tell=print_warning, own=home.folders
+    )
 
 
 def _plan_rewind(args: Namespace, entries: list[Entry], snapshots: Snapshots) -> RewindPlan:
@@ -160,17 +167,18 @@ def _confirm_rewind(args: Namespace) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _list_rewind_targets(entries: list[Entry]) -> None:
+def _list_rewind_targets(entries: list[Entry], *, as_json: bool) -> None:
     """Print the turns and snapshots of a session that it can be rewound to."""
     found, now = list_snapshot_marks(entries), time.time()
-    rows = [("TURN", "WHEN", "SNAPSHOT", "WHAT")]
+    heads = ("TURN", "WHEN", "SNAPSHOT", "WHAT")
+    rows: list[tuple[str, str, str, str]] = []
     for turn in list_turns(entries):
         text = escape_controls(" ".join(turn.text.split())[:200])
         rows.append((str(turn.number), format_age(now - turn.at), "", text))
         after = [t.before for t in list_turns(entries) if t.number == turn.number + 1] or [1 << 62]
         inside = (mark for mark in found if turn.before < mark.seq <= after[0])
         rows += [("", "", mark.name, escape_controls(mark.why, lines="show")) for mark in inside]
-    print_line(format_table(rows, right=(0,)))
+    print_table(heads, rows, none="No turns.", as_json=as_json)
 
 
 def _show_rewind_plan(plan: RewindPlan, snapshots: Snapshots, *, diffs: bool) -> None:

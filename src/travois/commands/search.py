@@ -99,7 +99,7 @@ def run_search(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
     agents = tuple(SESSION_SOURCES) if settings.search.agents else (OWN,)
-    embedder = find_embedder(home.path / "index" / "embedder.json")
+    embedder = find_embedder(home.cache / "index" / "embedder.json")
     index = SessionIndex(
         *(home, os.environ),
         agents=agents,

@@ -39,7 +39,7 @@ def run_code_search(text: str, *, args: Namespace, home: TravoisHome) -> int:
     root = find_repository(cwd)[0] or cwd
     rules = load_settings(home, root, cwd=cwd, environ=os.environ).rules
     hidden = hidden_path_filter(Permissions(rules=rules), "Read", root=root)
-    index = CodeIndex(index_place(home.path / "index", root), root)
+    index = CodeIndex(index_place(home.cache / "index", root), root)
     try:
         if args.rebuild:
             index.delete()

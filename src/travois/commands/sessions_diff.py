@@ -343,7 +343,9 @@ def _load_recorded_session(
     entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
-    snapshots = Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
+    snapshots = Snapshots(
+        *(home.path, summary.project), folders=(folder,), tell=print_warning, own=home.folders
+    )
     return RecordedSession(summary, entries, snapshots)
 
 

@@ -14,7 +14,14 @@ from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings
-from travois.terminal import CommandParsers, add_command, format_table, print_line
+from travois.terminal import (
+    CommandParsers,
+    add_command,
+    add_json_flag,
+    check_json_flag,
+    print_line,
+    print_table,
+)
 
 FIRST_TRUST_REASON = "has settings that run programs or grant permissions"
 CHANGED_TRUST_REASON = "has new settings that you have not trusted yet"
@@ -90,11 +97,13 @@ def register_trust(commands: CommandParsers) -> None:
         "--changed", action="store_true", help="list changed files behind trusted commands"
     )
     top.add_argument("--list", action="store_true", help="list trusted folders")
+    add_json_flag(top, "with --list: print a JSON array")
     top.set_defaults(run=run_trust)
 
 
 def run_trust(args: Namespace) -> int:
     """Trust a folder or revoke its trust; exit code 1 if there was nothing to revoke."""
+    check_json_flag(args, is_listing=args.list)
     home = locate_home(os.environ)
     if args.list:
         found = [
@@ -102,9 +111,8 @@ def run_trust(args: Namespace) -> int:
             for each in trust.list_folder_trust(home)
             if each.trusted
         ]
-        print_line(
-            format_table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders."
-        )
+        heads = ("SETTINGS", "FOLDER")
+        print_table(heads, found, none="No trusted folders.", as_json=args.json)
         return 0
     folder = os.path.realpath(args.folder)
     if args.revoke:

@@ -108,7 +108,7 @@ async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceA
         raise UserError("`travois try` needs a sandbox", why=sandbox_setup.line)
     line = args.words[0] if len(args.words) == 1 else join(args.words)
     text = msgspec.json.encode({"command": line}).decode()
-    guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
+    guard = permissions.compose_permissions(loaded, place.cwd, own=place.home.folders)
     use = context_of_call("Bash", text, here=CallLocation(place.cwd, place.cwd))
     sandbox = build_sandbox_profile(sandbox_setup.bounds, guard, use, profile="try")
     settings = loaded.settings

@@ -59,7 +59,7 @@ def list_effective_parts(workspace: Workspace, loaded: LoadedSettings) -> dict[s
 
 def _list_instructions(workspace: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     """List the instruction files in effect in a folder, in order."""
-    guard = permissions.compose_permissions(loaded, workspace.cwd, own=str(workspace.home.path))
+    guard = permissions.compose_permissions(loaded, workspace.cwd, own=workspace.home.folders)
     files = compose_instructions(workspace, loaded, guard, sources="").load_always().files
     yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
 
@@ -191,7 +191,7 @@ def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
     )
 
 
-def decide_case(case: PermissionCase, *, own: str) -> PermissionDecision:
+def decide_case(case: PermissionCase, *, own: tuple[str, ...]) -> PermissionDecision:
     """Decide a permission test case and explain the decision."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))

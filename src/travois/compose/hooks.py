@@ -128,7 +128,7 @@ def compose_hooks(
 
 
 def _probe_sandbox(workspace: Workspace) -> SandboxSupport | None:
-    return find_sandbox_support(workspace.home.path / "walls.json", workspace=workspace.cwd)
+    return find_sandbox_support(workspace.home.cache / "walls.json", workspace=workspace.cwd)
 
 
 async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> HookResult:

@@ -125,7 +125,7 @@ def compose_mcp_host(
     """Compose the parts that all MCP servers of a session share."""
     assert isinstance(world.processes, LocalProcesses)
     folder = workspace.home.path / "mcp"
-    rights = compose_permissions(loaded, workspace.cwd, own=str(workspace.home.path))
+    rights = compose_permissions(loaded, workspace.cwd, own=workspace.home.folders)
     return connection.McpHost(
         world.processes,
         rights.folders,

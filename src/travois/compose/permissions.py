@@ -29,7 +29,7 @@ DAY_SECONDS = 24 * 3_600
 
 
 def compose_permissions(
-    loaded: LoadedSettings, cwd: str, *, own: str, readable: tuple[str, ...] = ()
+    loaded: LoadedSettings, cwd: str, *, own: tuple[str, ...], readable: tuple[str, ...] = ()
 ) -> Permissions:
     """Compose a session's permissions in a folder from its settings."""
     asked = loaded.settings.permissions

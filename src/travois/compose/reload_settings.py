@@ -60,7 +60,7 @@ class SettingsReload:
         agent.session.emit(UserWarned(f"{path} changed: its rules and hooks apply from now on"))
 
     def _apply_settings(self, agent: Agent, fresh: LoadedSettings) -> None:
-        cwd, own = self._place.cwd, str(self._place.home.path)
+        cwd, own = self._place.cwd, self._place.home.folders
         held, old = (
             agent.permissions.guard,
             permissions.compose_permissions(self._loaded, self._place.cwd, own=own),

@@ -78,7 +78,7 @@ def compose_sandbox(
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
         return SandboxSetup(line=SANDBOX_OFF_NOTICE)
-    support = find_sandbox_support(workspace.home.path / "walls.json", workspace=workspace.cwd)
+    support = find_sandbox_support(workspace.home.cache / "walls.json", workspace=workspace.cwd)
     if support.kind == "none" and wanted.required:
         raise UserError("The settings require a sandbox, and there is none", why=support.line)
     if support.kind == "none":
@@ -125,7 +125,7 @@ def _build_policy(
 ) -> SandboxPolicy:
     """Build the sandbox policy: what commands may read, write and reach on the network."""
     wanted = loaded.settings.sandbox
-    own = os.path.realpath(workspace.home.path)
+    own = tuple(map(os.path.realpath, workspace.home.folders))
     hidden = tuple(_find_denied_reads(loaded, workspace.cwd))
     git = _shared_git_history(workspace.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
@@ -140,7 +140,11 @@ def _build_policy(
     )
     return SandboxPolicy(
         temp=temp,
-        hidden=(*secret, own, *_expand_paths(wanted.filesystem.deny_read), *hidden),
+        hidden=(
+            *(*secret, *own, *hidden),
+            *_expand_paths(wanted.filesystem.deny_read),
+        ),
+        own=own,
         covered=covered,
         home=home_folder(),
         tools=LazyPaths(lambda: (*needed.reads, *shared, *find_program_folders(covered.paths))),

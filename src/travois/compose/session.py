@@ -532,7 +532,7 @@ def _build_permissions(
 ) -> Permissions:
     """Build a session's permissions from its settings, its options and its sandbox."""
     guard = rights.compose_permissions(
-        loaded, workspace.cwd, own=str(workspace.home.path), readable=(str(spill),)
+        loaded, workspace.cwd, own=workspace.home.folders, readable=(str(spill),)
     )
     guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
     if setup.bounds is None:
@@ -613,6 +613,7 @@ def _open_snapshots(parts: SessionParts, folders: tuple[str, ...]) -> Snapshots 
         place.project.key,
         folders=folders,
         tell=lambda text: session.emit(UserWarned(text)),
+        own=place.home.folders,
     )
 
 

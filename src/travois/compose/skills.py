@@ -126,7 +126,7 @@ def compose_instructions(
         workspace.cwd,
         workspace.project.root,
         folders=permissions.folders,
-        own=str(workspace.home.path),
+        own=str(workspace.home.config),
         claude=claude,
         codex=codex,
         opencode=opencode,

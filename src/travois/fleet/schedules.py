@@ -18,7 +18,7 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 from travois.core.errors import UserError
 from travois.fleet.store import SCHEDULES, FleetStore, lock_fleet
 from travois.fleet.task import TASK_ID_PATTERN, FleetTask
-from travois.terminal import format_table, print_line
+from travois.terminal import print_line, print_table
 
 CRON_FIELDS = 5
 CRON_FIX = 'minute hour day month weekday: "0 3 * * *" is every day at 3:00, or @daily'
@@ -115,14 +115,9 @@ def list_schedules(store: FleetStore) -> tuple[Schedule, ...]:
         return _read_schedules(connection, sa.select(SCHEDULES))
 
 
-def print_schedules(store: FleetStore) -> None:
+def print_schedules(store: FleetStore, *, as_json: bool) -> None:
     """Print all schedules."""
-    rows = list_schedules(store)
-    if not rows:
-        print_line('No schedules. `travois schedule add "0 3 * * *" tasks.jsonl` adds one.')
-        return
-    cells = [("SCHEDULE", "WHEN", "NEXT", "LAST", "TASKS")]
-    cells += [
+    rows = [
         (
             row.id,
             row.cron,
@@ -130,9 +125,11 @@ def print_schedules(store: FleetStore) -> None:
             _format_time(row.fired, row.timezone) if row.fired else "never",
             ", ".join(task.id for task in msgspec.json.decode(row.tasks, type=list[FleetTask])),
         )
-        for row in rows
+        for row in list_schedules(store)
     ]
-    print_line(format_table(cells))
+    none = 'No schedules. `travois schedule add "0 3 * * *" tasks.jsonl` adds one.'
+    heads = ("SCHEDULE", "WHEN", "NEXT", "LAST", "TASKS")
+    print_table(heads, rows, none=none, as_json=as_json)
 
 
 def remove_schedules(store: FleetStore, ids: Sequence[str]) -> None:

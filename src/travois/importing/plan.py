@@ -174,10 +174,10 @@ class ImportPlan:
         ):
             self.skip(part, source.name, f"it is too large; copy {source} yourself")
             return
-        taken = (self._home.path / where).is_dir()
+        taken = (self._home.config / where).is_dir()
         for path in found:
             place = f"{where}/{path.relative_to(source)}"
-            held = self._home.path / place
+            held = self._home.config / place
             if taken and (not held.is_file() or held.read_bytes() != path.read_bytes()):
                 self.skip(part, source.name, f"your {where} is kept")
                 return
@@ -207,14 +207,14 @@ class ImportPlan:
         held = (
             self.copies[own].data
             if own in self.copies
-            else _read_bytes_or_empty(self._home.path / own)
+            else _read_bytes_or_empty(self._home.config / own)
         )
         line = f"@{place}\n".encode()
         gap = b"" if held.endswith(b"\n") or not held else b"\n"
         self.copies[own] = FileCopy(own, held if line in held else held + gap + line)
 
     def _add_copy(self, copy: FileCopy, line: ImportLine) -> None:
-        held = self._home.path / copy.where
+        held = self._home.config / copy.where
         if held.is_file() and held.read_bytes() == copy.data:
             self._report_line(msgspec.structs.replace(line, why=ALREADY_THERE))
         elif held.exists() or copy.where in self.copies:
@@ -241,7 +241,7 @@ def apply_import_plan(home: TravoisHome, luggage: ImportPlan, *, stamp: str) -> 
     kept = home.path / "imports" / stamp
     try:
         for copy in luggage.copies.values():
-            path = home.path / copy.where
+            path = home.config / copy.where
             if path.exists():
                 blobs.make_folders((kept / copy.where).parent)
                 blobs.replace_file(kept / copy.where, path.read_bytes())

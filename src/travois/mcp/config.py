@@ -96,7 +96,7 @@ def build_server_config(
         raise ValueError("it needs a command or an http(s) address")
     if tree.get("required") is True:
         notices.append(f"{entry.origin}: server {entry.name}: required has no effect here")
-    base = where.home.path if entry.level == "user" else where.cwd
+    base = where.home.config if entry.level == "user" else where.cwd
     start, limit = _read_timeouts(tree, environ)
     return tools.McpServerConfig(
         entry.name,
@@ -521,7 +521,7 @@ def _read_config_files(
 
 def user_mcp_file(home: TravoisHome) -> Path:
     """Return the path of our file with the user's MCP servers."""
-    return home.path / "mcp.json"
+    return home.config / "mcp.json"
 
 
 def _local_entries(theirs: Json, place: str, folder: Path) -> Iterator[McpServerEntry]:

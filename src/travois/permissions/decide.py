@@ -99,8 +99,8 @@ class Permissions(msgspec.Struct, frozen=True):
     """Folders outside the workspace that the settings let mode bypass write to."""
     no_sandbox: bool = False
     """True if the user turned the sandbox off, and with it the write limit of mode bypass."""
-    own: str = ""
-    """Our own state folder: tools may write only settings and memory in it."""
+    own: tuple[str, ...] = ()
+    """Our own folders: tools may write only settings and memory in them."""
 
 
 def decide_permission(permissions: Permissions, use: ToolUse) -> PermissionDecision:
@@ -159,12 +159,10 @@ def _deny_unconditionally(permissions: Permissions, use: ToolUse) -> PermissionD
             continue
         if is_device(access.target):
             return PermissionDecision("deny", f"{access.target} is a device or a kernel setting")
-        own = (
-            permissions.own
-            and is_inside(access.target, permissions.own)
-            and not _is_scratch(permissions, access)
+        is_own = not _is_scratch(permissions, access) and any(
+            _is_harness_state(folder, access.target) for folder in permissions.own
         )
-        if own and _is_harness_state(permissions, access.target):
+        if is_own:
             return PermissionDecision("deny", f"{access.target} is part of Travois' own state")
     return None
 
@@ -174,9 +172,11 @@ def _is_outside_workspace(permissions: Permissions, access: Access) -> bool:
     return not _is_inside_any(free, _bounding_path(access)) and not _is_scratch(permissions, access)
 
 
-def _is_harness_state(permissions: Permissions, path: str) -> bool:
+def _is_harness_state(folder: str, path: str) -> bool:
     """Return whether a path is the harness's state, which no permission may let anyone write."""
-    local = normalize_path(path)[len(normalize_path(permissions.own)) :].strip("/")
+    if not is_inside(path, folder):
+        return False
+    local = normalize_path(path)[len(normalize_path(folder)) :].strip("/")
     kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
     return local != "settings.json" and not kept
 

@@ -46,6 +46,8 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     """Pinned paths that this program was allowed to change by name."""
     hidden: tuple[str, ...] = ()
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
+    own: tuple[str, ...] = ()
+    """Those of the hidden folders that are ours: they also stay in their place, empty or not."""
     shown: tuple[str, ...] = ()
     """Readable paths inside hidden ones."""
     caches: tuple[str, ...] = ()

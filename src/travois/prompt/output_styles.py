@@ -105,7 +105,7 @@ def _list_style_folders(places: SkillPlaces) -> Iterator[tuple[str, str]]:
             for name in (".travois", CLAUDE.folder):
                 yield os.path.join(folder, name, STYLES_FOLDER), ""
     if "user" in places.levels:
-        yield str(places.home.path / STYLES_FOLDER), ""
+        yield str(places.home.config / STYLES_FOLDER), ""
         yield from ((path, "") for path in CLAUDE.home_paths(places.environ, STYLES_FOLDER))
     for plugin in places.plugins:
         yield from ((folder, f"{plugin.name}:") for folder in plugin.styles)

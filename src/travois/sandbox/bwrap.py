@@ -63,14 +63,15 @@ HOME_CACHE_BYTES = str(512 * 1024 * 1024)
 """The bytes that a program may write to the `.cache` of a hidden home, which is in memory."""
 
 MountKind = Literal[
-    "temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide"
+    "temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide", "own"
 ]
 """The effect of a mount on a path.
 
 The last three only change what could be seen, so they are not needed below a covered place; a home
 and shown paths exist whatever lies above them.
 """
-COVERING_KINDS = ("temp", "empty", "hide", "home", "scratch")
+COVERING_KINDS = ("temp", "empty", "hide", "own", "home", "scratch")
+HIDDEN_KINDS = ("hide", "own", "home")
 READABLE_KINDS = ("", "show", "copy")
 """The kinds below which a shown path is readable already."""
 
@@ -109,7 +110,7 @@ def build_mounts(profile: SandboxProfile, *, known: Iterable[str] = ()) -> list[
         above = built[over] if over else ""
         if _is_done_by_parent(way, above) or not _needs_mount(path, way):
             continue
-        if above in ("hide", "home"):
+        if above in HIDDEN_KINDS:
             words += _make_folders_between(path, over)
         if way == "scratch" and OPTIONAL_ARGS[0] in words_known:
             words += ("--size", HOME_CACHE_BYTES)
@@ -125,13 +126,13 @@ def _build_home_link(profile: SandboxProfile, built: dict[str, MountKind]) -> tu
     if name == profile.home or real_path(name) != profile.home or not os.path.isabs(name):
         return ()
     above = next((built[one] for one in _iterate_parents(name) if one in built), "")
-    hidden = above in ("hide", "home") and real_path(parent) == parent
+    hidden = above in HIDDEN_KINDS and real_path(parent) == parent
     return ("--symlink", profile.home, name) if hidden else ()
 
 
 def _is_done_by_parent(way: MountKind, above: str) -> bool:
     """Return whether a bwrap mount above a path already gives it the wanted effect."""
-    if way in ("hold", "pin", "hide"):
+    if way in ("hold", "pin", "hide", "own"):
         return above in COVERING_KINDS
     return way == "show" and above in READABLE_KINDS
 
@@ -213,14 +214,17 @@ def _plan_mounts(profile: SandboxProfile, *, copies: bool = False) -> dict[str, 
     shown = _existing_with_targets(profile.shown)
     ways |= dict.fromkeys((*shown, *below), "show")
     ways |= dict.fromkeys(roots, open_)
-    for path in profile.pinned:
+    hidden = _real_paths(filter(os.path.lexists, profile.hidden))
+    own = [path for path in _real_paths(profile.own) if _is_below_roots(path, roots)]
+    for path in (*profile.pinned, *own):
         between = (
             one for one in _iterate_parents(path) if one not in ways and _is_below_roots(one, roots)
         )
         ways |= dict.fromkeys(between, "hold")
     ways |= dict.fromkeys(profile.pinned, "pin")
-    hidden = _real_paths(filter(os.path.lexists, profile.hidden))
     ways |= dict.fromkeys((*_find_sockets_to_hide(profile, roots), *hidden), "hide")
+    # What would hide an empty folder is left out: it could be filled, where it can be written.
+    ways |= dict.fromkeys(own, "own")
     if profile.home in hidden and not any(is_inside(profile.home, root) for root in TMP_FOLDERS):
         ways |= {profile.home: "home", os.path.join(profile.home, ".cache"): "scratch"}
     ways |= {
@@ -262,7 +266,7 @@ def _build_mount_args(path: str, way: MountKind, temp: str) -> tuple[str, ...]:
             return ("--perms", "0700", "--tmpfs", path)
         case "home":
             return ("--perms", "0555", "--tmpfs", path)
-        case "hide":
+        case "hide" | "own":
             return (
                 _build_empty_folder_args(path)
                 if os.path.isdir(path)

@@ -135,6 +135,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """Folders below /tmp that hold programs in use: the private /tmp must not hide them."""
     hidden: tuple[str, ...] = ()
     """Secrets, our own state, and what rules deny: not readable by any command."""
+    own: tuple[str, ...] = ()
+    """Those of them that are our own folders."""
     covered: Sequence[str] = ()
     """The home, other people's files and volumes: hidden from a command that was not allowed to
     read there by name."""
@@ -201,6 +203,7 @@ def build_sandbox_profile(
         pinned=pins.kept,
         git_written=pins.git_written,
         lifted=pins.lifted,
+        own=bounds.own,
         hidden=(*bounds.hidden, *_paths_outside(bounds.covered, (*own, *shown, *beyond))),
         shown=(*shown, *tools),
         caches=_paths_outside(bounds.caches, own),

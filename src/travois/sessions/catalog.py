@@ -87,7 +87,7 @@ def _load_roster(home: TravoisHome) -> dict[str, CachedSummary]:
     """Load the cached summaries of all sessions; they can always be rebuilt."""
     try:
         return msgspec.json.decode(
-            (home.path / ROSTER_FILE).read_bytes(), type=dict[str, CachedSummary]
+            (home.cache / ROSTER_FILE).read_bytes(), type=dict[str, CachedSummary]
         )
     except (OSError, ValueError):
         return {}
@@ -95,7 +95,7 @@ def _load_roster(home: TravoisHome) -> dict[str, CachedSummary]:
 
 def _save_roster(home: TravoisHome, roster: dict[str, CachedSummary]) -> None:
     with suppress(OSError):
-        blobs.replace_file(home.path / ROSTER_FILE, msgspec.json.encode(roster), sync="whenever")
+        blobs.replace_file(home.cache / ROSTER_FILE, msgspec.json.encode(roster), sync="whenever")
 
 
 def list_session_folders(home: TravoisHome, keys: Iterable[str] | None = None) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""The Travois home folder (TRAVOIS_HOME) with everything on disk, and the project of a folder."""
+"""The Travois home with everything on disk (TRAVOIS_HOME or XDG), and the project of a folder."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from stat import S_ISVTX
 
 import msgspec
 
+from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs
+from travois.sessions.xdg_folders import XdgFolders, find_xdg_folder, move_to_xdg_folders
 
 with lazy_imports():
     import atexit
@@ -33,8 +35,34 @@ class TravoisHome(msgspec.Struct, frozen=True):
     """The home folder and the places in it."""
 
     path: Path
+    """The folder of the state: sessions, memories, snapshots, credentials, trust."""
     passing: str = ""
     """Why nothing that is kept here outlives the process; empty if it does."""
+    xdg: XdgFolders | None = None
+    """The folders for settings and caches; None if TRAVOIS_HOME names one for everything."""
+    is_together: bool = False
+    """Whether everything is in the folder of the state all the same: nothing can be moved there."""
+
+    @property
+    def config(self) -> Path:
+        """The folder of what the user writes: settings, skills, agents, commands, themes."""
+        return self.xdg.config if self.xdg and not self.is_together else self.path
+
+    @property
+    def cache(self) -> Path:
+        """The folder of what can be deleted at any time."""
+        return self.xdg.cache if self.xdg and not self.is_together else self.path
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders of the home, which no command reads and no tool writes."""
+        apart = (self.xdg.config, self.xdg.cache) if self.xdg else ()
+        return tuple(map(str, (self.path, *apart)))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which another process finds the same home."""
+        return self.xdg.environment if self.xdg else {"TRAVOIS_HOME": str(self.path)}
 
     @property
     def sessions(self) -> Path:
@@ -69,7 +97,7 @@ class TravoisHome(msgspec.Struct, frozen=True):
     @property
     def settings(self) -> Path:
         """The user's settings file."""
-        return self.path / "settings.json"
+        return self.config / "settings.json"
 
     def session_folder(self, project: str, id: str) -> Path:
         """Return the folder of one session."""
@@ -80,12 +108,14 @@ class TravoisHome(msgspec.Struct, frozen=True):
         return self.path / "tmp" / id
 
     def prepare(self) -> TravoisHome:
-        """Create the folder if it is missing, and check that it is writable."""
+        """Create the folders if they are missing, and check that the state is writable."""
         try:
             blobs.make_folders(self.path)
             self.sessions.mkdir(mode=0o700, exist_ok=True)
             for folder in (self.path, self.sessions):
                 _make_private(folder)
+            if self.xdg:
+                _create_if_possible(self.xdg.config, self.xdg.cache)
         except OSError as error:
             raise blobs.make_storage_error(
                 "Travois cannot store its files", error, path=self.path
@@ -121,6 +151,17 @@ def prepare_home_or_temporary(environ: Mapping[str, str]) -> tuple[TravoisHome, 
         return kept, kept.prepare()
 
 
+def _create_if_possible(*folders: Path) -> None:
+    """Create the folders for settings and caches, so that no command can.
+
+    Where they cannot be created, commands cannot create them either, and reading needs none.
+    """
+    for folder in folders:
+        with suppress(OSError):
+            blobs.make_folders(folder)
+            _make_private(folder)
+
+
 def _make_private(folder: Path) -> None:
     """Remove other users' access to a folder of the Travois home.
 
@@ -133,20 +174,27 @@ def _make_private(folder: Path) -> None:
 
 
 def locate_home(environ: Mapping[str, str]) -> TravoisHome:
-    """Return the Travois home that this environment asks for, without creating it."""
+    """Return the Travois home that this environment asks for, without creating it.
+
+    What earlier versions kept in the folder of the state moves to where it belongs; if it cannot,
+    everything stays there.
+    """
     if chosen := environ.get("TRAVOIS_HOME"):
         return TravoisHome(Path(chosen).expanduser().absolute())
-    state = environ.get("XDG_STATE_HOME", "")
-    if state.startswith("/"):  # a relative one is to be ignored, says its specification
-        return TravoisHome(Path(state) / "travois")
-    person = environ.get("HOME", "")
-    if not person.startswith("/"):
+    state = find_xdg_folder(environ, "XDG_STATE_HOME", ".local/state")
+    if state is None:
         raise UserError(
             "Travois does not know where to store its files",
             why="HOME is not set",
             fix="Set TRAVOIS_HOME to a folder that you own.",
         )
-    return TravoisHome(Path(person) / ".local" / "state" / "travois")
+    config = find_xdg_folder(environ, "XDG_CONFIG_HOME", ".config")
+    cache = find_xdg_folder(environ, "XDG_CACHE_HOME", ".cache")
+    if config is None or cache is None:
+        return TravoisHome(state)
+    folders = XdgFolders(config, state, cache)
+    is_apart = move_to_xdg_folders(folders, lambda line: write_stderr(f"travois: {line}\n"))
+    return TravoisHome(state, xdg=folders, is_together=not is_apart)
 
 
 # Which project a folder belongs to, so that its sessions are found after it was moved.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from itertools import chain
@@ -192,6 +193,7 @@ class Session(LogDerivation):
         why = find_violation(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)
+        sys.audit("travois.fact", entry)  # for --debug
         if isinstance(fact, Rewound | Restored):
             self._folds.clear()
             self._derive_from_log()

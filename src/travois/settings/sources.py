@@ -94,8 +94,8 @@ def read_level_files(
     if level == "user":
         if theirs is not None:
             yield from read_settings_file(theirs, level=level, own=False, base=str(theirs.parent))
-        yield from read_settings_file(where.home.settings, level=level, base=str(where.home.path))
-        yield from _plugin_layer(where.home.path / "plugins", level)
+        yield from read_settings_file(where.home.settings, level=level, base=str(where.home.config))
+        yield from _plugin_layer(where.home.config / "plugins", level)
         kept = (
             (key, trust.list_answers(where.home, where.trusted, under=u))
             for u, key in ANSWER_KEYS.items()

@@ -83,7 +83,7 @@ def _list_project_folders(root: str, cwd: str) -> Iterator[tuple[str, str]]:
 
 def _list_user_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the user's folders with custom commands, ours and those of other agents."""
-    yield str(home.path / "commands")
+    yield str(home.config / "commands")
     for agent in (CLAUDE, OPENCODE, CODEX):
         yield from agent.home_paths(environ, *agent.commands)
     if person := environ.get("HOME"):

@@ -225,7 +225,7 @@ def _describe_skill_request(skill: CustomCommand, root: str) -> str:
 
 def list_personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the folders of the user's own skills."""
-    yield str(home.path / "skills")
+    yield str(home.config / "skills")
     yield from CLAUDE.home_paths(environ, "skills")
     person = environ.get("HOME", "")
     if not person:

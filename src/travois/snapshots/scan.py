@@ -171,9 +171,9 @@ ScanExtent = Literal["work", "whole"]
 
 
 class ScanBounds(msgspec.Struct, frozen=True):
-    """The limits of one scan, and the folder that is never scanned: our own."""
+    """The limits of one scan, and the folders that are never scanned: our own."""
 
-    own: bytes
+    own: tuple[bytes, ...]
     room: int
     begun: int
     """The time of its start, in nanoseconds."""
@@ -341,7 +341,7 @@ class TreeScan:
         }
 
     def _is_left_out(self, entry: os.DirEntry[bytes], device: int, extent: ScanExtent) -> bool:
-        if entry.path == self._bounds.own or (
+        if entry.path in self._bounds.own or (
             extent == "work" and entry.name in REBUILDABLE_FOLDERS
         ):
             return True

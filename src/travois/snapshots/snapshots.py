@@ -57,7 +57,10 @@ GIT_INDEX_HEADER = struct.Struct(">4sII")
 
 
 class Snapshots:
-    """The snapshots of a project. `tell` gets notices for the user, in the event loop."""
+    """The snapshots of a project. `tell` gets notices for the user, in the event loop.
+
+    Nothing in `own`, the folders of Travois besides its home, is part of a snapshot.
+    """
 
     def __init__(
         self,
@@ -67,9 +70,10 @@ class Snapshots:
         folders: Iterable[str],
         tell: Callable[[str], None] = lambda text: None,
         limits: SnapshotLimits | None = None,
+        own: Iterable[str] = (),
     ) -> None:
         self._path = home / "snapshots" / f"{key}.db"
-        self._own = os.fsencode(os.path.realpath(home))
+        self._own = tuple(os.fsencode(os.path.realpath(path)) for path in (home, *own))
         self._folders = tuple(_outermost_folders(folders))
         self._tell = tell
         self._limits = limits

@@ -80,7 +80,9 @@ class SnapshotRequest(msgspec.Struct, frozen=True):
 class WatchedTree:
     """The folders of a project as they were last scanned. One snapshot is taken at a time."""
 
-    def __init__(self, path: Path, own: bytes, *, limits: SnapshotLimits, listens: bool) -> None:
+    def __init__(
+        self, path: Path, own: tuple[bytes, ...], *, limits: SnapshotLimits, listens: bool
+    ) -> None:
         self._path = path
         self._own = own
         self._limits = limits
@@ -201,7 +203,7 @@ class WatchedTree:
 
     def _require_coverable(self, path: bytes, folders: tuple[bytes, ...]) -> bytes:
         """Return a path that can be covered whole. Raises OSError for one that is too large."""
-        holds = any(is_below_folder(folder, path) for folder in (*folders, self._own))
+        holds = any(is_below_folder(folder, path) for folder in (*folders, *self._own))
         if holds or (path.count(b"/") <= MAX_SYSTEM_DEPTH and path not in folders):
             raise OSError(EFBIG, "it is a system folder or contains the workspace", path)
         return path
@@ -237,7 +239,7 @@ def _scan_single_file(scan: TreeScan, path: bytes) -> SnapshotRoot | None:
 class SnapshotWorker:
     """A process that scans a tree, and keeps watching it. Raises OSError if none starts."""
 
-    def __init__(self, path: Path, own: bytes, limits: SnapshotLimits) -> None:
+    def __init__(self, path: Path, own: tuple[bytes, ...], limits: SnapshotLimits) -> None:
         blobs.make_folders(path.parent)
         self._busy = Lock()
         self._number = 0
@@ -304,7 +306,7 @@ class WorkerSetup(msgspec.Struct, frozen=True):
     """The tree and the limits of a worker, its first input line."""
 
     path: str
-    own: bytes
+    own: tuple[bytes, ...]
     limits: SnapshotLimits
 
 

@@ -56,7 +56,7 @@ async def _run_codebase_search(args: CodebaseSearchArgs, env: Env, call: str) ->
     command = Command(
         (sys.executable, "-P", "-m", "travois", "search", "--code", "--json", limit, "--", query),
         cwd=env.root,
-        env={"TRAVOIS_HOME": str(locate_home(os.environ).path)},
+        env=locate_home(os.environ).environment,
         keep=MAX_MATCHES_BYTES,
         stderr="apart",
     )

@@ -111,7 +111,7 @@ class TerminalApp:
 
     async def run_screen(self) -> None:
         """Run the screen; exit when the terminal is closed."""
-        own, notices = load_key_file(locate_home(os.environ).path / KEY_FILE)
+        own, notices = load_key_file(locate_home(os.environ).config / KEY_FILE)
         for notice in notices:
             self.desk.page.show_note(notice, tone="warn")
         board = keys.Keyboard(self.desk.screen, self.desk, self.desk.pastes, own)

@@ -104,7 +104,7 @@ class Theme(msgspec.Struct, frozen=True):
 
 def own_themes_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the user's own colour themes."""
-    return Path(home.locate_home(environ).path, "themes")
+    return Path(home.locate_home(environ).config, "themes")
 
 
 def list_themes(folders: Sequence[Path] = ()) -> tuple[str, ...]:

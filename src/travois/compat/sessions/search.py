@@ -204,7 +204,7 @@ class SessionIndex:
         agents: Iterable[str] = SESSION_SOURCES,
         embedder: Embedder | None = None,
     ) -> None:
-        self.folder = home.path / "index"
+        self.folder = home.cache / "index"
         self._environ = environ
         self._agents = tuple(agents)
         embedder = embedder or StaticEmbedder()
