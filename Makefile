@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test test-full check unit setup clean bench lock sbom notice
+.PHONY: run test test-full check unit setup clean bench lock sbom notice release docs
 
 # A model that is named, or a command such as `demo`, needs nothing more. Standard output is the
 # program's alone, for whoever reads its JSON.
@@ -26,6 +26,7 @@ test-full: test
 	$(BIN)/python -m bench permissions --fuzz 100000
 	$(BIN)/python -m bench conformance --write
 	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
+	$(BIN)/python scripts/test_install.py --ways --from HEAD
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -56,6 +57,14 @@ sbom: $(VENV)/.installed-dev
 	@$(BIN)/python scripts/sbom.py > dist/travois.cdx.json
 	@echo dist/travois.cdx.json
 
+# Build, check and tag: make release VERSION=0.2.0. Refuses a tree with changes; uploads nothing.
+release: $(VENV)/.installed-dev
+	@$(BIN)/python scripts/release.py $(VERSION)
+
+# The documentation site, into build/site.
+docs: $(VENV)/.installed-dev
+	@$(BIN)/python scripts/build_docs.py
+
 # The licences of all that Travois needs at run time, into NOTICE.
 notice: $(VENV)/.installed-dev
 	@$(BIN)/python scripts/notice.py
@@ -67,7 +76,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml packages/travois-lab/pyproject.toml
-	@echo "Downloading and installing the packages of Travois (first run only)..." >&2
+	@echo "Downloading and installing the packages of Travois: about 35 MB (first run only)..." >&2
 	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[code,embed,mcp,web]' -e packages/travois-lab >&2
 	@touch $@
 

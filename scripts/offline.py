@@ -2,7 +2,8 @@
 
 `python scripts/offline.py` looks whether there is a key or a server of models. A model of meaning
 is for everybody; without a key and a server, a small model that runs here is set up, too. With
-`--all` both are. What cannot be had is said, and Travois goes on with what comes with it.
+`--all` both are. What cannot be had is said, and Travois goes on with what comes with it. On a
+terminal, more than 50 MB are downloaded only after a question, whose answer is remembered.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+ASK_ABOVE_MB = 50
+DECLINED = Path(sys.prefix, ".declined-downloads")
+"""Made by a no, so that the question is not asked again; delete it to be asked."""
 QUICK = ("--timeout", "10", "--retries", "1")
 PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes")
 BINARY = ("--only-binary", ":all:")
@@ -49,10 +53,34 @@ MODEL = Part(
 def main(args: list[str], *, run: Run = subprocess.call) -> int:
     """Set up what is wanted and missing; never fails."""
     ask = (lambda: True) if "--all" in args else alone
-    for part, wanted in ((MEANING, lambda: True), (MODEL, ask)):
-        if missing(part) and wanted():
+    wanted = [
+        part
+        for part, is_wanted in ((MEANING, lambda: True), (MODEL, ask))
+        if missing(part) and is_wanted()
+    ]
+    if wanted and ("--all" in args or agreed(wanted)):
+        for part in wanted:
             install(part, run)
     return 0
+
+
+def agreed(parts: list[Part]) -> bool:
+    """Whether the person at the terminal agrees to a large download; without one, it goes on."""
+    size = sum(sum(missing(part).values()) for part in parts)
+    if size <= ASK_ABOVE_MB or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    if DECLINED.exists():
+        return False
+    for part in parts:
+        say(f"{sum(missing(part).values()):>5} MB  {part.what}")
+    sys.stderr.write(f"Download {size} MB, once? Travois works without, too. [Y/n] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()  # empty only at the end of input, which is no answer
+    if answer and answer.strip().lower() in ("", "y", "yes"):
+        return True
+    DECLINED.touch()
+    say(f"Not downloaded. To be asked again, delete {DECLINED}.")
+    return False
 
 
 def missing(part: Part) -> dict[str, int]:
