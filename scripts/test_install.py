@@ -41,6 +41,25 @@ MODULES = {
     "web": ("travois.inspector.server",),
 }
 """What must be importable with each extra; `all` is all of it."""
+FROM_FOLDER = ("--no-index", "--find-links", "FOLDER")
+WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "uv tool": (
+        ("uv", "tool", "install", "--python", "PYTHON", *FROM_FOLDER, "travois"),
+        ("HOME/.local/bin/travois",),
+        "uv tool upgrade travois",
+    ),
+    "uvx": (
+        ("uvx", "--python", "PYTHON", *FROM_FOLDER, "travois", "--version"),
+        ("uvx", "--python", "PYTHON", *FROM_FOLDER, "travois"),
+        "uvx travois@latest",
+    ),
+    "pipx": (
+        ("pipx", "install", "--python", "PYTHON", f"--pip-args={' '.join(FROM_FOLDER)}", "travois"),
+        ("HOME/.local/bin/travois",),
+        "pipx upgrade travois",
+    ),
+}
+"""Other ways of installing: the command, how the program starts then, and what updates it."""
 SCRIPT = [{"say": "The task is done.", "repeat": True}]
 
 
@@ -104,6 +123,8 @@ def main(words: Sequence[str]) -> int:
                 failed += tester.attempt(
                     f"[{extra}]", lambda t=tester, e=extra: t.test_extra(e, built)
                 )
+            for way in WAYS if args.ways else ():
+                failed += tester.attempt(way, lambda t=tester, w=way: t.test_way(w, built))
             if args.commit:
                 older = build_commit(args.commit, work)
                 failed += tester.attempt(
@@ -118,6 +139,7 @@ def read_arguments(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--lean", action="store_true")
+    parser.add_argument("--ways", action="store_true")
     parser.add_argument("--python", action="append", default=[])
     parser.add_argument("--extra", action="append", default=[])
     parser.add_argument("--from", dest="commit", default="")
@@ -232,6 +254,38 @@ class InstallTest:
         self._use(place, "-c")
         return f"{len(before)} session and the settings kept"
 
+    def test_way(self, way: str, built: Path) -> str:
+        """Install with another tool, from a folder, and use what it installed."""
+        install, program, update = WAYS[way]
+        place, folder = self._new_place(), self._download("", built)
+        tools = self._install_tools()
+        meant = {"PYTHON": self.python, "FOLDER": folder, "HOME": place.folder}
+
+        def fill_in(word: str) -> str:
+            for name, path in meant.items():
+                word = word.replace(name, str(path))
+            return str(tools / word) if (tools / word).exists() else word
+
+        started = [fill_in(word) for word in program]
+        place.run(*map(fill_in, install))
+        place.run(*started, "--version")
+        self._ask(place, *started)
+        told = place.run(*started, "update")
+        if update not in told:
+            raise Failure(f"travois update said {told!r}")
+        return update
+
+    def _install_tools(self) -> Path:
+        """Install uv and pipx once; return the folder of their programs."""
+        folder = self.work / "tools"
+        if not folder.exists():
+            place = self._new_place()
+            place.run(self.python, "-m", "venv", place.folder / "tools")
+            (place.folder / "tools").rename(folder)
+            caller = place._replace(folder=Path.home(), user=None)
+            caller.run(folder / "bin/python", "-m", "pip", "install", "--quiet", "uv", "pipx")
+        return folder / "bin"
+
     def clean(self) -> None:
         """Remove what was installed for this Python."""
         shutil.rmtree(self.work)
@@ -291,8 +345,12 @@ class InstallTest:
         """Run the installed program: its version, then a task against the lab."""
         program = place.folder / "venv/bin/travois"
         place.run(program, "--version")
+        self._ask(place, program, *more)
+
+    def _ask(self, place: Place, *program: str | Path) -> None:
+        """Run a task with a program that was installed."""
         told = place.run(
-            *(program, "-p", *more, "Say that it is done."),
+            *(*program, "-p", "Say that it is done."),
             ANTHROPIC_BASE_URL=self.url,
             ANTHROPIC_API_KEY="sk-lab",
         )
