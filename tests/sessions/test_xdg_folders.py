@@ -35,9 +35,9 @@ def count_down(event, args):
         left -= 1
 
 sys.addaudithook(count_down)
-home.locate_home(os.environ)
+sys.stdout.write(xdg_folders.take_move_note(home.locate_home(os.environ).path))
 """
-"""Moves what is due, and is killed before its nth change."""
+"""Moves what is due and tells it, and is killed before its nth change."""
 
 
 def environment(person: Path) -> dict[str, str]:
@@ -74,12 +74,12 @@ def move(person: Path, *, kill_at: int = -1) -> subprocess.CompletedProcess[str]
 
 def test_settings_and_caches_move_once_and_that_is_told_in_one_line(tmp_path: Path) -> None:
     state = fill(tmp_path)
-    told = move(tmp_path).stderr
+    told = move(tmp_path).stdout
     assert told == (
-        f"travois: AGENTS.md, index, settings.json, skills moved from {state} to "
-        f"{tmp_path}/.config/travois and {tmp_path}/.cache/travois\n"
+        f"AGENTS.md, index, settings.json, skills moved from {state} to "
+        f"{tmp_path}/.config/travois and {tmp_path}/.cache/travois"
     )
-    assert move(tmp_path).stderr == ""
+    assert move(tmp_path).stdout == ""
     home = locate_home(environment(tmp_path))
     assert home.xdg == XdgFolders(tmp_path / ".config/travois", state, tmp_path / ".cache/travois")
     assert read_all(home) == KEPT
@@ -109,11 +109,11 @@ def test_processes_that_start_at_once_move_everything_once(tmp_path: Path) -> No
     fill(tmp_path)
     command = [sys.executable, "-c", MOVER, "-1"]
     started = [
-        subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    told = "".join(each.communicate()[1] for each in started)
-    assert (told.count("\n"), [each.returncode for each in started]) == (1, [0] * 4)
+    told = "".join(each.communicate()[0] for each in started)
+    assert (told.count("moved from"), [each.returncode for each in started]) == (1, [0] * 4)
     assert read_all(locate_home(environment(tmp_path))) == KEPT
 
 
@@ -123,7 +123,7 @@ def test_what_stood_in_the_new_place_is_kept_and_not_used(tmp_path: Path) -> Non
     planted.parent.mkdir(parents=True)
     planted.write_text('{"hooks": {}}')
     aside = tmp_path / ".config/travois/replaced/settings.json.1"
-    assert f"what was there is kept as {aside}\n" in move(tmp_path).stderr
+    assert f"what was there is kept as {aside}" in move(tmp_path).stdout
     assert aside.read_text() == '{"hooks": {}}'
     assert read_all(locate_home(environment(tmp_path))) == KEPT
 

@@ -93,6 +93,7 @@ from travois.sessions import home as projects
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import prune_old_sessions
 from travois.sessions.session import Session
+from travois.sessions.xdg_folders import take_move_note
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings, Plugin, Settings
@@ -278,7 +279,7 @@ async def compose_session(
         gone = _enter_work_folder(agent, start, stack)
         cut = await _apply_requested_head(agent, card, options, guests=guests, serve=serve)
         notices = (
-            *filter(None, (unchosen, setup.line, cut)),
+            *filter(None, (take_move_note(place.home.path), unchosen, setup.line, cut)),
             *(*loaded.notices, *unusable, *remarks),
             *serving.missing_price_notices(loaded, card),
             *(*gone, *flaws, *unstyled),

@@ -11,7 +11,6 @@ from stat import S_ISVTX
 
 import msgspec
 
-from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
 from travois.sessions import blobs
@@ -193,7 +192,7 @@ def locate_home(environ: Mapping[str, str]) -> TravoisHome:
     if config is None or cache is None:
         return TravoisHome(state)
     folders = XdgFolders(config, state, cache)
-    is_apart = move_to_xdg_folders(folders, lambda line: write_stderr(f"travois: {line}\n"))
+    is_apart = move_to_xdg_folders(folders)
     return TravoisHome(state, xdg=folders, is_together=not is_apart)
 
 

@@ -8,7 +8,7 @@ may be running. A step that was interrupted is completed by the next process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EXDEV
 from pathlib import Path
@@ -38,6 +38,8 @@ LINK_PREFIX = ".linking-"
 COPY_PREFIX = ".moving-"
 REPLACED_FOLDER = "replaced"
 """Where something is kept that was in the new place of what is moved."""
+NOTE_FILE = "moved.txt"
+"""What was moved, until a session has told it."""
 OUR_LINK = "/./"
 """Part of the target of each link left behind, which a link of the user's own does not have."""
 
@@ -72,21 +74,30 @@ def find_xdg_folder(environ: Mapping[str, str], variable: str, usual: str) -> Pa
     return Path(person, usual, "travois") if person.startswith("/") else None
 
 
-def move_to_xdg_folders(folders: XdgFolders, tell: Callable[[str], None]) -> bool:
-    """Move settings and caches out of the state folder; return False if they have to stay there.
-
-    `tell` gets one line if anything was moved.
-    """
+def move_to_xdg_folders(folders: XdgFolders) -> bool:
+    """Move settings and caches out of the state folder; return False if they have to stay there."""
     if not any(_list_unmoved(folders)):
         return True
     try:
         with _lock_folder(folders.state):
-            moved = {name: _move_entry(folders, name) for name in [*_list_unmoved(folders)]}
+            moved = {name: _move_entry(folders, name) for name in tuple(_list_unmoved(folders))}
+            if moved.keys() - QUIETLY_MOVED:
+                note = _describe_moves(folders, moved)
+                blobs.replace_file(folders.state / NOTE_FILE, note.encode(errors="replace"))
     except OSError:
         return False
-    if not moved.keys() <= QUIETLY_MOVED:
-        tell(_describe_moves(folders, moved))
     return True
+
+
+def take_move_note(state: Path) -> str:
+    """Return what was moved, for the first session that asks; empty if nothing was."""
+    note = state / NOTE_FILE
+    try:
+        told = note.read_text("utf-8")
+        note.unlink()  # fails for all but one of several sessions
+    except (OSError, ValueError):
+        return ""
+    return told
 
 
 def _list_unmoved(folders: XdgFolders) -> Iterator[str]:
