@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from travois.core.errors import UserError
-from travois.sessions.home import TravoisHome, locate_home
+from travois.sessions.home import TravoisHome, locate_home, prepare_home_or_temporary
 
 
 def test_the_environment_says_where_home_is() -> None:
@@ -52,3 +52,13 @@ def test_a_home_that_cannot_be_made_is_a_fault_that_says_what_to_do(tmp_path: Pa
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Travois cannot store its files"):
         TravoisHome(tmp_path / "file" / "home").prepare()
+
+
+def test_where_the_state_cannot_be_written_the_settings_stay_ours(tmp_path: Path) -> None:
+    """What is not ours is not hidden from commands, which could then plant settings."""
+    (tmp_path / ".local").write_text("a file where the folder would be")
+    home, kept = prepare_home_or_temporary({"HOME": str(tmp_path)})
+    assert kept.passing
+    assert (kept.config, kept.settings) == (home.config, home.settings)
+    assert str(tmp_path / ".config/travois") in kept.folders
+    assert kept.config.is_dir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from stat import S_ISVTX
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.lazy_imports import lazy_imports
@@ -145,9 +146,10 @@ def prepare_home_or_temporary(environ: Mapping[str, str]) -> tuple[TravoisHome, 
     )
     kept = TravoisHome(folder, passing=f"{told} at the end; set TRAVOIS_HOME to a writable folder")
     try:
-        return locate_home(environ), kept.prepare()
+        home = locate_home(environ)
     except UserError:
         return kept, kept.prepare()
+    return home, replace(kept, xdg=home.xdg, is_together=home.is_together).prepare()
 
 
 def _create_if_possible(*folders: Path) -> None:
