@@ -169,7 +169,8 @@ class Run:
     def last_result(self) -> float:
         """The characters of the result that the last request shows."""
         told = _texts(json.loads(self.traffic.bodies[-1]))
-        return max((len(text) for text in told if "1\n2\n3\n" in text), default=0)
+        shown = (text for text in told if "1\n2\n3\n" in text or "\n149999\n150000" in text)
+        return max(map(len, shown), default=0)
 
     @property
     def cost(self) -> float:
