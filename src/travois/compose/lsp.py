@@ -113,7 +113,7 @@ def _language_server_profile(
     folder: str,
 ) -> SandboxProfile:
     """Return the sandbox of a language server: it reads the workspace, and changes nothing."""
-    rights = compose_permissions(loaded, folder, own=str(home.path))
+    rights = compose_permissions(loaded, folder, own=home.folders)
     use = ToolUse("", (), folder)
     profile = policy.build_sandbox_profile(bounds, rights, use, profile="look")
     assert profile is not None, "a given profile always has a sandbox"

@@ -57,7 +57,7 @@ def _build_command_profile(
     network = setup.bounds.network or ("listed" if setup.bounds.hosts else "on")
     writable = (*setup.bounds.writable, home_folder())
     bounds = replace(setup.bounds, network=network, writable=writable)
-    rights = compose_permissions(loaded, place.cwd, own=str(place.home.path))
+    rights = compose_permissions(loaded, place.cwd, own=place.home.folders)
     profile = build_program_profile(bounds, rights)
     return setup.support, replace(profile, pinned=bounds.pinned, git_written=())
 
