@@ -115,11 +115,15 @@ def find_signals(said: Iterable[Statement]) -> Iterator[MemorySignal]:
     answers = False
     for one in said:
         if one.voice == "user":
-            objection = find_objection(one.text) if answers else ""
-            for sentence in _join_references(split_spoken_sentences(one.text)):
-                if kind := classify_sentence(sentence, objection=objection):
-                    yield MemorySignal(kind, sentence, one.seq)
+            yield from _find_in_message(one, objection=find_objection(one.text) if answers else "")
         answers = answers or one.voice in ("model", "act")
+
+
+def _find_in_message(said: Statement, *, objection: str) -> Iterator[MemorySignal]:
+    """Yield the signals in one message; `objection` tells how it begins."""
+    for sentence in _join_references(split_spoken_sentences(said.text)):
+        if kind := classify_sentence(sentence, objection=objection):
+            yield MemorySignal(kind, sentence, said.seq)
 
 
 def _join_references(sentences: Sequence[str]) -> Iterator[str]:
