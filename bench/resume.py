@@ -6,6 +6,7 @@ Bare Python beside the resume reads and decodes the same log line by line.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench.loopback import Seen, server, shell, words
+from bench.loopback import Seen, call, server, words
 from bench.program import Scratch, scratch
 
 TURNS = 10_000
-LINES_OF_OUTPUT = 15
+WINDOW = 200_000
+LINES_OF_OUTPUT = 150
 NEAR = 500
 """How many turns are taken together for a figure."""
 FLOOR = """
@@ -29,11 +31,18 @@ with open(sys.argv[1], "rb") as file:
 
 
 def main() -> None:
+    served: list[Seen] = []
+
     def answer(number: int) -> bytes:
-        command = f"echo {number}; seq {LINES_OF_OUTPUT}"
-        return shell(number, command) if number <= TURNS else words(number)
+        if number > TURNS:
+            return words(number)
+        command = {"command": f"echo {number}; seq {LINES_OF_OUTPUT}"}
+        return call(number, "Bash", command, prompt=served[0].sizes[-1] // 4)
 
     with server(answer) as (url, seen), scratch(url) as place:
+        served.append(seen)
+        place.home.mkdir()
+        (place.home / "settings.json").write_text(json.dumps({"context": {"window": WINDOW}}))
         begun = perf_counter()
         place.run("--permission-mode", "bypass", "--no-sandbox")
         print(f"{TURNS} turns in one process: {perf_counter() - begun:.0f} s")
@@ -59,7 +68,7 @@ def _read_bare(log: Path) -> float:
 
 def _resume(place: Scratch, seen: Seen, *, label: str, floor: float) -> None:
     begun, before = perf_counter(), len(seen.asked)
-    child = place.start("--continue")
+    child = place.start("--continue", "--no-sandbox")
     assert child.stdout is not None
     child.stdout.read()
     _, status, used = os.wait4(child.pid, 0)
