@@ -25,6 +25,7 @@ NEED_THEM = {
     "travois.fleet.worker",
     "travois.inspector.server",
     "travois.lab",
+    "travois.mcp.machine_login",
     "travois.mcp.oauth_provider",
     "travois.search.minilm",
     "travois.search.vectors",
