@@ -137,7 +137,7 @@ def _parse(argv: Sequence[str]) -> Namespace:
 
 
 def _measure_listing(count: int) -> None:
-    """Time `fleet ls` and the inspector's page of so many tasks whose sessions are all here."""
+    """Measure `fleet ls` and the inspector's page of so many tasks whose sessions are all here."""
     with tempfile.TemporaryDirectory(prefix="travois-bench-") as name:
         home = TravoisHome(Path(name))
         folder = locate_fleet_folder(home.path, "")
@@ -148,19 +148,24 @@ def _measure_listing(count: int) -> None:
             session = place / "project" / str(session_id(f"t{n}", fresh=0))
             session.mkdir(parents=True)
             (session / LOG_FILE_NAME).touch()
-        env = os.environ | {"TRAVOIS_HOME": name}
-        found: dict[str, list[float]] = {"fleet ls": [], "page": []}
+        empty = os.environ | {"TRAVOIS_HOME": str(Path(name, "empty"))}
+        found: dict[str, list[float]] = {"fleet ls, no tasks": [], "fleet ls": [], "page": []}
         for _ in range(5):
-            began = time.perf_counter()
-            subprocess.run((*TRAVOIS, "fleet", "ls"), env=env, capture_output=True, check=True)
-            found["fleet ls"].append(time.perf_counter() - began)
-            began = time.perf_counter()
+            for what, env in (
+                ("fleet ls, no tasks", empty),
+                ("fleet ls", empty | {"TRAVOIS_HOME": name}),
+            ):
+                before = _child_cpu()
+                subprocess.run((*TRAVOIS, "fleet", "ls"), env=env, capture_output=True, check=True)
+                found[what].append(_child_cpu() - before)
+            before = time.process_time()
             page = read_fleet_page(home)
-            found["page"].append(time.perf_counter() - began)
+            found["page"].append(time.process_time() - before)
             assert sum(bool(line.session) for line in page.tasks) == count
+        print(f"  CPU seconds for a fleet of {count} sessions, median of 5")
         for what, times in found.items():
-            print(f"  {what:22} {count} tasks {statistics.median(times):7.2f} s", end="")
-            print(f"  ({min(times):.2f} to {max(times):.2f})")
+            spread = f"({min(times):.2f} to {max(times):.2f})"
+            print(f"    {what:22} {statistics.median(times):.2f} s {spread}")
 
 
 @contextmanager
@@ -289,16 +294,19 @@ def draw_plot(rows: Sequence[tuple[str, list[float], list[float]]]) -> str:
     )
     size = f'width="{WIDTH}" height="{HEIGHT * 2}"'
     style = "<style>text{font:12px sans-serif}polyline{fill:none;stroke-width:2}</style>"
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{body}</svg>\n'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{paper}{body}</svg>\n'
 
 
 def _draw_chart(title: str, lines: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> str:
     longest = max(max(ends, default=1.0) for _, ends, _ in lines)
     highest = max(max(values, default=1.0) for _, _, values in lines)
     room, tall = WIDTH - 2 * MARGIN - 140, HEIGHT - 2 * MARGIN
-    parts = [
-        f'<text x="{MARGIN}" y="{MARGIN - 12}">{title} (to {highest:.4g}) over {longest:.0f} s</text>'
-    ]
+    parts = [f'<text x="{MARGIN}" y="{MARGIN - 12}">{title} over seconds</text>']
+    for share in (0.0, 0.5, 1.0):
+        x, y = MARGIN + share * room, MARGIN + tall - share * tall
+        parts.append(f'<text x="{x}" y="{MARGIN + tall + 16}">{share * longest:.0f}</text>')
+        parts.append(f'<text x="4" y="{y}">{share * highest:.3g}</text>')
     parts.append(f'<path d="M{MARGIN} {MARGIN}v{tall}h{room}" stroke="#888" fill="none"/>')
     for number, (label, ends, values) in enumerate(lines):
         points = " ".join(
