@@ -67,7 +67,9 @@ def test_a_path_survives_the_way_to_a_uri_and_back(name: str) -> None:
     assert path_of_uri(uri_of_path(path)) == path
 
 
-@pytest.mark.parametrize("uri", ["untitled:1", "https://example.org/a", "file://host/a", "file:a"])
+@pytest.mark.parametrize(
+    "uri", ["untitled:1", "https://example.org/a", "file://host/a", "file:a", "file://["]
+)
 def test_what_is_no_file_has_no_path(uri: str) -> None:
     assert path_of_uri(uri) == ""
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from tests.processes import running
+from travois.lsp import server
 from travois.lsp.check import EditCheck
 from travois.lsp.discovery import LanguageServerConfig
 from travois.lsp.servers import LanguageServers
@@ -30,7 +31,7 @@ class Desk:
         self.root = str(root)
         self.told: list[str] = []
         self.has_told = anyio.Event()
-        self.command = (sys.executable, SPEAKER, fault, *args)
+        self.command = (sys.executable, SPEAKER, fault, *args, self.root)
         self.processes = LocalProcesses()
         config = LanguageServerConfig("speaker", self.command, {".txt": "text"}, "path")
         self.servers = LanguageServers(
@@ -91,6 +92,13 @@ def test_only_the_errors_that_an_edit_brings_are_told(tmp_path: Path, kind: str)
     Desk(tmp_path, kind).run(story)
 
 
+def test_a_file_whose_whole_name_is_a_suffix_is_checked_like_any_other(tmp_path: Path) -> None:
+    async def story(desk: Desk) -> None:
+        assert "this is BAD" in await desk.edit(GOOD, BAD, ".txt")
+
+    Desk(tmp_path, "none").run(story)
+
+
 def test_a_new_file_has_only_new_errors_and_a_deleted_one_has_none(tmp_path: Path) -> None:
     async def story(desk: Desk) -> None:
         assert await desk.edit(None, "BAD\nBAD\n") == (
@@ -127,7 +135,7 @@ def test_a_slow_server_is_not_waited_for_and_its_errors_come_later(tmp_path: Pat
         assert await check.wait_for_errors(0.01) == "" and not check.is_done
         (tmp_path / "go").touch()
         await check.done.wait()
-        assert check.describe() == (
+        assert check.describe_errors() == (
             "1 new error since the earlier edit of a.txt (speaker):\n"
             "a.txt:2:6: this is BAD (bad)\n    some BAD word"
         )
@@ -142,9 +150,21 @@ def test_a_late_error_that_was_mended_meanwhile_is_not_told(tmp_path: Path) -> N
         assert [await check.wait_for_errors(0.01) for check in (first, second)] == ["", ""]
         (tmp_path / "go").touch()
         await second.done.wait()
-        assert (first.describe(), second.describe()) == ("", "")
+        assert (first.describe_errors(), second.describe_errors()) == ("", "")
 
     Desk(tmp_path, "slow", str(tmp_path / "go")).run(story)
+
+
+def test_a_server_that_says_nothing_of_a_file_does_not_hold_up_the_next_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(desk: Desk) -> None:
+        for number in range(2):
+            assert await desk.edit(GOOD, f"{BAD}{number}") == ""
+        assert desk.servers.list_servers(desk.root)[0].is_ready
+
+    monkeypatch.setattr(server, "SILENCE_SECONDS", 0.01)
+    Desk(tmp_path, "mute").run(story)
 
 
 @pytest.mark.parametrize("fault", ["mute", "dead"])

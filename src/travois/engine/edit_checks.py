@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+import anyio
 from msgspec.structs import replace
 
 from travois.core.content import Text
@@ -38,7 +39,7 @@ async def _read_if_there(agent: Agent, path: str) -> bytes | None:
 
 async def add_new_problems(agent: Agent, outcome: ToolOutcome, before: FileContents) -> ToolOutcome:
     """Add to a result the errors that the call, or an earlier one, brought into files."""
-    found = [check.describe() for check in agent.turn.late_checks if check.is_done]
+    found = [check.describe_errors() for check in agent.turn.late_checks if check.is_done]
     agent.turn.late_checks = tuple(one for one in agent.turn.late_checks if not one.is_done)
     if before and not outcome.error:
         found += await _check_edit(agent, before)
@@ -47,13 +48,15 @@ async def add_new_problems(agent: Agent, outcome: ToolOutcome, before: FileConte
 
 async def _check_edit(agent: Agent, before: FileContents) -> list[str]:
     """Let language servers check an edit; what takes too long comes with a later result."""
-    servers = agent.world.language_servers
+    servers, turn = agent.world.language_servers, agent.turn
     assert servers is not None, "only their files were read"
     after = {path: await _read_if_there(agent, path) for path in before}
-    checks = servers.check_edit(before, after, root=agent.world.root)
+    until = anyio.current_time() + servers.edit_seconds
     found = list[str]()
+    checks = servers.check_edit(before, after, root=agent.world.root)
+    turn.late_checks = (*turn.late_checks, *checks)
     for check in checks:
-        found.append(await check.wait_for_errors(servers.edit_seconds))
-        if not check.is_done:
-            agent.turn.late_checks = (*agent.turn.late_checks, check)
+        found.append(await check.wait_for_errors(max(0.0, until - anyio.current_time())))
+        if check.is_done:
+            turn.late_checks = tuple(one for one in turn.late_checks if one is not check)
     return found

@@ -43,7 +43,7 @@ class EditCheck:
         self.done = anyio.Event()
         """Set when nothing more will come of it."""
         self._found: list[FileProblems] = []
-        self._late = False
+        self._is_late = False
 
     @property
     def is_done(self) -> bool:
@@ -52,21 +52,21 @@ class EditCheck:
 
     async def wait_for_errors(self, seconds: float) -> str:
         """Return the new problems; empty if there are none, or if that takes too long."""
-        with anyio.move_on_after(BUSY_WAIT_SECONDS if self._server.late else seconds):
+        with anyio.move_on_after(min(BUSY_WAIT_SECONDS, seconds) if self._server.late else seconds):
             await self.done.wait()
         if not self.is_done:
-            self._late = True
+            self._is_late = True
             self._server.late += 1
-        return self.describe()
+        return self.describe_errors(late=False)
 
-    def describe(self) -> str:
-        """Describe the new problems, as far as they are known."""
+    def describe_errors(self, *, late: bool = True) -> str:
+        """Describe the new problems; empty while they are unknown."""
         edited = ", ".join(self._name(file.path) for file in self._files)
         return render_new_problems(
             [one for one in map(self._without_mended, self._found) if one.problems],
             server=self._server.config.name,
             name=self._name,
-            late=f"the earlier edit of {edited}" if self._late else "",
+            since=f"the earlier edit of {edited}" if late else "this edit",
         )
 
     def _name(self, path: str) -> str:
@@ -91,7 +91,7 @@ class EditCheck:
             pass  # the server tells the person when it is given up
         finally:
             self.done.set()
-            self._server.late -= self._late
+            self._server.late -= self._is_late
 
     async def _compare(self) -> None:
         """Show the server the files before and after the edit, and compare its errors."""

@@ -58,6 +58,10 @@ class LanguageServerConfig(msgspec.Struct, frozen=True):
     options: Mapping[str, object] = {}
     settings: Mapping[str, object] = {}
 
+    def language_of_file(self, path: str) -> str:
+        """Return the protocol's name of a file's language; empty if the server is not for it."""
+        return next((name for end, name in self.languages.items() if path.endswith(end)), "")
+
 
 def find_language_servers(
     asked: LspSettings, environ: Mapping[str, str], *, root: str

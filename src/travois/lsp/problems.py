@@ -68,14 +68,14 @@ def line_of_text(text: str, number: int) -> str:
 
 
 def render_new_problems(
-    found: Sequence[FileProblems], *, server: str, name: Callable[[str], str], late: str = ""
+    found: Sequence[FileProblems], *, server: str, name: Callable[[str], str], since: str
 ) -> str:
     """Describe the problems that an edit brought, in a few lines; empty if there are none."""
     rows = [(one, problem) for one in found for problem in one.problems]
     if not rows:
         return ""
     count = f"{len(rows)} new error{'s' if len(rows) > 1 else ''}"
-    lines = [f"{count} since {late or 'this edit'} ({server}):"]
+    lines = [f"{count} since {since} ({server}):"]
     for one, problem in rows[:MAX_PROBLEMS]:
         lines += _render_problem(name(one.path), one.text, problem)
     if len(rows) > MAX_PROBLEMS:

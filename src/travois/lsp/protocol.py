@@ -261,7 +261,10 @@ def uri_of_path(path: str) -> str:
 
 def path_of_uri(uri: str) -> str:
     """Return the path that a file URI names; empty for other URIs."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
     path = unquote(parts.path, errors="surrogateescape")
     return path if parts.scheme == "file" and not parts.netloc and isabs(path) else ""
 

@@ -5,9 +5,10 @@ Model sees: nothing of a crash but missing diagnostics, or why a call of LSP fai
 
 from __future__ import annotations
 
-import os
+import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,6 +36,8 @@ MAX_STARTS = 3
 """The first start and two restarts."""
 START_SECONDS = 60.0
 MAX_OPEN_FILES = 20
+SILENCE_SECONDS = 10.0
+"""Seconds without a word after which a server has nothing to say about a file."""
 SETTLE_SECONDS = 0.15
 """Seconds in which a server may correct the diagnostics that it has just sent."""
 MAX_STDERR_CHARS = 300
@@ -214,7 +217,7 @@ class LanguageServer:
         found = self.documents.pop(path, None)
         if found is None:
             found = OpenDocument(path, text, 1, self._sent)
-            language = self.config.languages[os.path.splitext(path)[1]]
+            language = self.config.language_of_file(path)
             item: Json = {"uri": uri_of_path(path), "languageId": language, "version": 1}
             client.send_notification(
                 "textDocument/didOpen", {"textDocument": {**item, "text": text}}
@@ -245,8 +248,12 @@ class LanguageServer:
     async def fetch_errors(self, document: OpenDocument) -> tuple[Diagnostic, ...]:
         """Return the errors in a file as it was last shown; waits until the server knows."""
         client = await self.wait_until_ready()
-        while not client.pulls and not self._has_current_diagnostics(document):
-            await self._wait_for_news(client)
+        while not (client.pulls or self._has_current_diagnostics(document)):
+            with anyio.move_on_after(math.inf if self._working else SILENCE_SECONDS) as silence:
+                await self._wait_for_news(client)
+            if silence.cancelled_caught:  # some say nothing of a file without errors
+                await self._wait_until_text_was_read(client, document)
+                break
         if not client.pulls:
             with anyio.move_on_after(SETTLE_SECONDS):
                 await self._wait_for_corrections(client)
@@ -262,6 +269,15 @@ class LanguageServer:
         asked: Json = {"textDocument": {"uri": uri_of_path(document.path)}}
         pulled = await client.request_result(PULL_METHOD, asked, PulledDiagnostics)
         return _select_errors((*(pulled.items if pulled else ()), *sent))
+
+    async def _wait_until_text_was_read(
+        self, client: LanguageClient, document: OpenDocument
+    ) -> None:
+        """Wait for any answer about a file: a server gives it after what it has to say before."""
+        start: Json = {"line": 0, "character": 0}
+        asked: Json = {"textDocument": {"uri": uri_of_path(document.path)}, "position": start}
+        with suppress(RequestRefused):
+            await client.request_result("textDocument/hover", asked, msgspec.Raw)
 
     def _has_current_diagnostics(self, document: OpenDocument) -> bool:
         """Return whether the server has sent diagnostics for the text that it was last shown."""

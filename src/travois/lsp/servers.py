@@ -54,11 +54,11 @@ class LanguageServers:
 
     def checks_file(self, path: str) -> bool:
         """Return whether there is a server for a file of this name."""
-        return any(path.endswith(tuple(one.languages)) for one in self.configs)
+        return any(one.language_of_file(path) for one in self.configs)
 
     def find_server(self, path: str, root: str) -> LanguageServer | None:
         """Return the server for a file in a folder; it starts once it is asked something."""
-        config = next((c for c in self.configs if path.endswith(tuple(c.languages))), None)
+        config = next((one for one in self.configs if one.language_of_file(path)), None)
         return self._server_for(config, root) if config is not None else None
 
     def list_servers(self, root: str) -> tuple[LanguageServer, ...]:
