@@ -1,28 +1,132 @@
-"""Travois: a terminal coding-agent harness that remembers."""
+"""Travois: a terminal coding-agent harness that remembers, and a library to build agents with.
+
+What `__all__` names is public, and so is `travois.testing`; all else is private and may change
+without notice (docs/sdk.md, Versions).
+"""
 
 from travois.version import __version__
 
 TYPE_CHECKING = False  # as in typing, which `--version` should not have to import
 if TYPE_CHECKING:
-    from travois.compose.live_session import LiveSession as Session
-    from travois.compose.options import Options
-    from travois.hooks.config import Listener
-    from travois.ports.tool import Tool
+    from travois.core.errors import UserError
+    from travois.extensions.custom_layers import (
+        ClearResult,
+        ContextLayer,
+        ShownResult,
+        WindowState,
+    )
+    from travois.extensions.custom_models import (
+        ModelProvider,
+        ModelReply,
+        ModelRequest,
+        ModelToolCall,
+    )
+    from travois.extensions.function_hooks import FunctionHook, HookEvent, HookReply, hook
+    from travois.extensions.function_tools import FunctionTool, ToolContext, tool
+    from travois.extensions.permission_callback import (
+        PermissionAnswer,
+        PermissionRequest,
+        Question,
+    )
+    from travois.library.events import (
+        ConversationCompacted,
+        Event,
+        Notice,
+        PermissionDenied,
+        RequestRetried,
+        TextDelta,
+        ThinkingDelta,
+        ToolCallFinished,
+        ToolCallProgress,
+        ToolCallStarted,
+        TurnEnded,
+    )
+    from travois.library.options import AgentDefinition, Budget, Compaction, Options
+    from travois.library.results import (
+        ApiError,
+        BudgetError,
+        Denial,
+        HookStoppedError,
+        InterruptedRunError,
+        LimitError,
+        OutputError,
+        RefusalError,
+        Result,
+        RunError,
+        ToolFailedError,
+        ToolFailure,
+        Usage,
+    )
+    from travois.library.session import EventStream, Session, run_sync
+    from travois.ports.tool import ToolError
+    from travois.providers.replies import ApiError as ProviderError
 
-__all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
-PUBLIC_MODULES = {
-    "Listener": ("travois.hooks.config", "Listener"),
-    "Options": ("travois.compose.options", "Options"),
-    "Session": ("travois.compose.live_session", "LiveSession"),
-    "Tool": ("travois.ports.tool", "Tool"),
-}
+__all__ = [
+    "AgentDefinition",
+    "ApiError",
+    "Budget",
+    "BudgetError",
+    "ClearResult",
+    "Compaction",
+    "ContextLayer",
+    "ConversationCompacted",
+    "Denial",
+    "Event",
+    "EventStream",
+    "FunctionHook",
+    "FunctionTool",
+    "HookEvent",
+    "HookReply",
+    "HookStoppedError",
+    "InterruptedRunError",
+    "LimitError",
+    "ModelProvider",
+    "ModelReply",
+    "ModelRequest",
+    "ModelToolCall",
+    "Notice",
+    "Options",
+    "OutputError",
+    "PermissionAnswer",
+    "PermissionDenied",
+    "PermissionRequest",
+    "ProviderError",
+    "Question",
+    "RefusalError",
+    "RequestRetried",
+    "Result",
+    "RunError",
+    "Session",
+    "ShownResult",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallFinished",
+    "ToolCallProgress",
+    "ToolCallStarted",
+    "ToolContext",
+    "ToolError",
+    "ToolFailedError",
+    "ToolFailure",
+    "TurnEnded",
+    "Usage",
+    "UserError",
+    "WindowState",
+    "__version__",
+    "hook",
+    "run_sync",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> object:
     """Load the library only where it is used: `travois --version` should not pay for it."""
-    if name not in PUBLIC_MODULES:
+    if name.startswith("__") or name == "public_names":
         raise AttributeError(name)
     from importlib import import_module
 
-    module, attribute = PUBLIC_MODULES[name]
-    return getattr(import_module(module), attribute)
+    return import_module("travois.public_names").load_name(name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, for completion."""
+    return __all__

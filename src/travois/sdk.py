@@ -10,8 +10,11 @@ import warnings
 from importlib import import_module
 
 MOVED_NAMES = {
+    "Listener": ("travois.hooks.config", "Listener"),
+    "Options": ("travois.compose.options", "Options"),
     "Session": ("travois.compose.live_session", "LiveSession"),
     "is_turn_end": ("travois.compose.live_session", "is_turn_end"),
+    "Tool": ("travois.ports.tool", "Tool"),
     "typed_text": ("travois.compose.live_session", "typed_text"),
 }
 

@@ -17,6 +17,7 @@ from travois.core.content import AnyBlock, Call, Text
 from travois.core.models import Usage
 from travois.providers.replies import (
     ApiError,
+    ApiErrorKind,
     BlockBegan,
     BlockEnded,
     BlockKind,
@@ -26,6 +27,8 @@ from travois.providers.replies import (
     StreamDelta,
 )
 from travois.providers.request import Request
+
+__all__ = ["ScriptLine", "Scripted", "call", "calls", "fail", "refuse", "say"]
 
 ScriptLine = Reply | ApiError | Callable[[Request], "Reply | ApiError"]
 
@@ -45,6 +48,16 @@ def calls(*wanted: tuple[str, dict[str, object]], text: str = "") -> Reply:
     asked = tuple(Call("", name, msgspec.json.encode(args).decode()) for name, args in wanted)
     said: tuple[AnyBlock, ...] = (Text(text),) if text else ()
     return Reply((*said, *asked), stop="calls", usage=Usage(input=10, output=5))
+
+
+def fail(kind: ApiErrorKind, message: str = "", *, status: int = 0) -> ApiError:
+    """Return a scripted failure of the API, such as `fail("auth", status=401)`; no retries."""
+    return ApiError(kind, message or f"scripted failure: {kind}", status=status, retry=False)
+
+
+def refuse(text: str = "") -> Reply:
+    """Return a scripted reply in which the model declines to answer."""
+    return Reply((Text(text),) if text else (), stop="refusal", usage=Usage(input=10, output=5))
 
 
 class Scripted:

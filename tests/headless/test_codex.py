@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from travois.compat.claude_json import JsonObject
+from travois.compose.turn_tally import TurnTally
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import ModelCard
 from travois.headless.codex_json import CodexJsonWriter
-from travois.headless.stream_json import TurnTally
 from travois.ports.world import Event, RequestRetrying, ToolStarted, UserWarned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')

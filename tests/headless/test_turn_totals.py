@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from travois.compose.turn_tally import TurnTally
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,
@@ -17,7 +18,7 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import ModelCard, Price, Usage
-from travois.headless.stream_json import StreamJsonWriter, TurnTally
+from travois.headless.stream_json import StreamJsonWriter, build_result_json
 from travois.ports.world import RequestRetrying
 
 DEAR = ModelCard("lab", "dear", "anthropic", price=Price(input=10, output=10))
@@ -63,7 +64,7 @@ def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> TurnTal
 def test_why_a_turn_is_over_has_a_word_of_its_own(
     facts: tuple[AnyFact, ...], subtype: str, reason: str
 ) -> None:
-    told = tally(*facts).result_json(0.0)
+    told = build_result_json(tally(*facts), seconds=0.0)
     assert (told["subtype"], told["terminal_reason"]) == (subtype, reason)
 
 
@@ -72,7 +73,7 @@ def test_each_model_has_its_own_bill_and_all_are_summed_up() -> None:
     beside = Finished("f1", "done", Usage(output=100_000))
     other = Epoch(CHEAP, "system")
     found = tally(SENT, REPLY, agent, beside, other, SENT, REPLY, minds={"a1": CHEAP})
-    told = found.result_json(0.0)
+    told = build_result_json(found, seconds=0.0)
     bills = told["modelUsage"]
     assert isinstance(bills, dict)
     assert told["total_cost_usd"] == 10 + 0.5 + 1 + 1
@@ -103,5 +104,8 @@ def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
 )
 def test_a_reply_that_did_not_come_is_an_error_that_clients_know(kind: str, error: str) -> None:
     found = tally(SENT, Failed(kind, "x", status=401), Ended("failed"))
-    assert (found.api_error_name, found.result_json(0.0)["api_error_status"]) == (error, 401)
+    assert (found.api_error_name, build_result_json(found, seconds=0.0)["api_error_status"]) == (
+        error,
+        401,
+    )
     assert tally(SENT, REPLY, Ended("end")).api_error_name == ""

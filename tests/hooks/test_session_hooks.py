@@ -18,11 +18,12 @@ from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.compose.live_session import LiveSession
 from travois.compose.options import Options
+from travois.compose.turn_tally import TurnTally
 from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result, User
 from travois.headless import codex_json as codex
-from travois.headless.stream_json import StreamJsonWriter, TurnTally
+from travois.headless.stream_json import StreamJsonWriter
 from travois.hooks.fire import on_idle
 from travois.ports.world import ActivityShown, TerminalSignal
 from travois.skills.command_text import parse_command

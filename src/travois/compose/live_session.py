@@ -56,6 +56,7 @@ from travois.telemetry import is_otel_installed as telemetry_installed
 
 if TYPE_CHECKING:
     from travois.context.compaction.cut import ConversationCut
+    from travois.extensions.custom_layers import ContextLayer
 
 with lazy_imports():
     from travois.compose import dreaming
@@ -84,6 +85,7 @@ class LiveSession:
         listeners: tuple[Listener, ...] = (),
         report_start: Callable[[str], None] = lambda text: None,
         workspace: LoadedWorkspace | None = None,
+        layers: tuple[ContextLayer, ...] = (),
     ) -> None:
         """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions.
 
@@ -95,7 +97,7 @@ class LiveSession:
             chosen = replace(chosen, model=model)
         self._options = chosen
         self._model = None if isinstance(model, str) else model
-        self._guests = HostExtensions(person, tools, listeners, report_start)
+        self._guests = HostExtensions(person, tools, listeners, report_start, layers)
         self._workspace = workspace
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None

@@ -445,7 +445,9 @@ def compose_context(
     if not persist or workspace.home.passing:
         return AgentContext(context_layers(loaded, session))
     shared = workspace.home.summaries / workspace.project.key / loaded.trust
-    return AgentContext(context_layers(loaded, session), cache(partial(open_summaries, shared)))
+    return AgentContext(
+        context_layers(loaded, session), open_summaries=cache(partial(open_summaries, shared))
+    )
 
 
 def open_summaries(folder: Path) -> SharedSummaries:

@@ -106,6 +106,7 @@ from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
     from travois.compose.dreaming import ProjectDreams
+    from travois.extensions.custom_layers import ContextLayer
 
 with lazy_imports():
     from travois.compose import dreaming, session_store
@@ -193,6 +194,8 @@ class HostExtensions(msgspec.Struct, frozen=True):
     listeners: tuple[Listener, ...] = ()
     report_start: Callable[[str], None] = lambda text: None
     """Called with what the start of the session waits for."""
+    layers: tuple[ContextLayer, ...] = ()
+    """Context layers, asked before each request."""
 
     @property
     def is_attended(self) -> bool:
@@ -380,7 +383,10 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
             opened=start.opened,
             stack=later,
         ),
-        context=serving.compose_context(place, loaded, session, persist=options.persist),
+        context=replace(
+            serving.compose_context(place, loaded, session, persist=options.persist),
+            custom=start.guests.layers,
+        ),
         memory=memory.compose_memory(
             place, loaded, world=parts.world, runtime=runtime, persist=options.persist
         ),

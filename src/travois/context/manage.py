@@ -29,6 +29,7 @@ with lazy_imports():
     from travois.context import keep_warm
     from travois.context.compaction import compact, restore
     from travois.context.microcompact import clear
+    from travois.extensions import custom_layers
 
 
 PREPARE_SHARE = 0.75
@@ -65,6 +66,8 @@ async def manage_window(agent: Agent) -> str:
         return ""
     if agent.context.layers.clear:
         clear_old_results(agent)
+    if agent.context.custom:
+        clear_by_custom_layers(agent)
     await _reshow_edited_files(agent)
     # Preparing means asking for the summary beside the conversation, from the warm cache, so that
     # the compaction itself waits for nobody.
@@ -75,6 +78,13 @@ async def manage_window(agent: Agent) -> str:
     else:
         update_notes_if_due(agent)
     return _explain_full_window(agent)
+
+
+def clear_by_custom_layers(agent: Agent) -> None:
+    """Clear what the layers of a program or package propose."""
+    layers, view = agent.context.custom, agent.session.view
+    for fact in tuple(custom_layers.plan_custom_clearing(layers, view)):
+        agent.session.append(fact)
 
 
 async def _reshow_edited_files(agent: Agent) -> None:

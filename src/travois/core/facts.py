@@ -204,6 +204,8 @@ class Ended(Fact, frozen=True):
 
     why: EndReason
     detail: str = ""
+    limit: str = ""
+    """The limit that was reached, such as `dollars`; empty for none."""
 
 
 class Asked(Fact, frozen=True):

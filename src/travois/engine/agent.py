@@ -46,6 +46,7 @@ from travois.sessions.session import Session
 from travois.skills.skills import SkillRunner, Skills
 
 if TYPE_CHECKING:
+    from travois.extensions.custom_layers import ContextLayer
     from travois.lsp.check import EditCheck
     from travois.lsp.servers import LanguageServers
 
@@ -198,6 +199,8 @@ class AgentContext(msgspec.Struct, frozen=True):
     """The settings that keep a conversation within the context window."""
 
     layers: ContextLayers = ContextLayers()
+    custom: tuple[ContextLayer, ...] = ()
+    """Layers of programs and packages, asked before each request."""
     open_summaries: Callable[[], SharedSummaries] | None = None
     """Opens the summaries shared between sessions; none if none are shared."""
 

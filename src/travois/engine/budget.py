@@ -39,6 +39,7 @@ class BudgetExhausted(Exception):
     def __init__(self, reached: ReachedLimit) -> None:
         super().__init__(reached.text)
         self.why: EndReason = "turns" if reached.what == "turns" else "budget"
+        self.limit = reached.what
 
 
 class CostEstimate(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ CLOCK_MARGIN_SECONDS = 0.001
 
 async def run_turn(agent: Agent) -> EndReason:
     """Run one turn of the agent loop until the model has finished. Cancel it to stop it."""
-    session, budget, detail = agent.session, agent.budget, ""
+    session, budget, detail, limit = agent.session, agent.budget, "", ""
     agent.turn.stop_reason, agent.turn.sent_back = "", 0
     agent.turn.began = session.last.seq if session.last else 0
     why: EndReason = "crashed"
@@ -53,12 +53,10 @@ async def run_turn(agent: Agent) -> EndReason:
         with anyio.move_on_after(most := budget.seconds_left(began)) as time:
             why, detail = await _ask_and_act(agent)
         if time.cancelled_caught:
-            why, detail = (
-                "budget",
-                f"reached {budget.exhausted_text(began + most + CLOCK_MARGIN_SECONDS)}",
-            )
+            why, limit = "budget", "seconds"
+            detail = f"reached {budget.exhausted_text(began + most + CLOCK_MARGIN_SECONDS)}"
     except BudgetExhausted as stop:
-        why, detail = stop.why, str(stop)
+        why, detail, limit = stop.why, str(stop), stop.limit
     except anyio.get_cancelled_exc_class():
         why = "aborted"
         raise
@@ -71,7 +69,7 @@ async def run_turn(agent: Agent) -> EndReason:
         with anyio.CancelScope(shield=True):
             await snapshot_after_turn(agent)
         budget.end_run(agent.runtime.clock())
-        session.append(Ended(why, detail))
+        session.append(Ended(why, detail, limit))
         session.sync()
     return why
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import msgspec
 
 from travois.compat.claude_json import Json, JsonObject
+from travois.compose.structured_output import STRUCTURED_OUTPUT_TOOL as ANSWER
+from travois.compose.turn_tally import TurnTally
 from travois.core.content import AnyBlock, Opaque, Text, TextOrMedia
 from travois.core.facts import Changed, Entry, Result
 from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import list_patched_files
-from travois.headless.stream_json import TurnTally
-from travois.headless.structured_output import STRUCTURED_OUTPUT_TOOL as ANSWER
 from travois.ports.world import Event, ToolStarted
 from travois.presentation import TASK_LIST_TOOLS, NoticeItem, ReplyItem, SessionItems, ToolCallItem
 

@@ -24,6 +24,8 @@ from travois.compose import commands
 from travois.compose.live_session import LiveSession, typed_text
 from travois.compose.mcp import list_server_statuses
 from travois.compose.session import load_workspace
+from travois.compose.structured_output import StructuredAnswer, parse_answer_schema
+from travois.compose.turn_tally import Outcome, TurnTally
 from travois.core.content import TextOrMedia, extract_text
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
@@ -34,14 +36,7 @@ from travois.engine.agent import Agent
 from travois.engine.background_jobs import JOB_WAIT_SECONDS as JOB_PATIENCE
 from travois.headless.control.agent_work import SubagentProgress
 from travois.headless.control.tasks import TaskLines
-from travois.headless.stream_json import (
-    Outcome,
-    StreamJsonOptions,
-    StreamJsonWriter,
-    TurnTally,
-    build_failure_line,
-)
-from travois.headless.structured_output import StructuredAnswer
+from travois.headless.stream_json import StreamJsonOptions, StreamJsonWriter, build_failure_line
 from travois.hooks.fire import HOOK_MODE_NAMES
 from travois.lazy_imports import lazy_imports
 from travois.memory.extraction import (
@@ -102,7 +97,7 @@ class HeadlessRun:
         self.code = 0
         self.starting = ProgressLine()
         """Names what the start of the session waits for."""
-        self.shape = StructuredAnswer(args.json_schema) if args.json_schema else None
+        self.shape = _require_answer(args.json_schema)
         """The structured answer that is required, if any."""
         self.brought: Callable[[], JsonObject] = dict
         """Returns extra fields for the first line of a turn."""
@@ -162,7 +157,7 @@ class HeadlessRun:
 
     def apply_greeting(self, *, schema: str, forward: bool) -> None:
         """Apply the options of the client's `initialize`."""
-        self.shape = StructuredAnswer(schema) if schema else self.shape
+        self.shape = _require_answer(schema) or self.shape
         if forward:
             self._telling = replace(self._telling, forward=True)
 
@@ -479,6 +474,10 @@ class HeadlessRun:
 
 def _do_nothing() -> None:
     pass
+
+
+def _require_answer(schema: str) -> StructuredAnswer | None:
+    return StructuredAnswer(parse_answer_schema(schema)) if schema else None
 
 
 def _show_activity(event: Event, progress: ProgressLine) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import monotonic, time
-from typing import Literal, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -17,8 +16,8 @@ from travois.compat.claude_json import (
     encode_claude_usage,
     make_line_uuid,
 )
+from travois.compose.turn_tally import TurnTally
 from travois.core.content import extract_text
-from travois.core.cost import compute_cost
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -28,17 +27,14 @@ from travois.core.facts import (
     EndReason,
     Entry,
     Failed,
-    Finished,
     Hooked,
     Noted,
     Result,
     Sent,
-    StopReason,
     User,
 )
 from travois.core.json import as_list, as_object
 from travois.core.models import ModelCard, Usage
-from travois.headless.structured_output import NO_VALID_ANSWER, StructuredAnswer
 from travois.memory.extraction import render_extraction_note
 from travois.memory.recall_text import find_shown_names
 from travois.ports.world import (
@@ -52,7 +48,6 @@ from travois.ports.world import (
     ToolStarted,
     UserWarned,
 )
-from travois.presentation import ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockEnded, Grew, ReplyBegan
 
 # The outcome of a turn, in the terms of Claude Code's clients.
@@ -64,193 +59,38 @@ RESULT_SUBTYPES: dict[EndReason, str] = {
     "turns": "error_max_turns",
     "budget": "error_max_budget_usd",
 }
-TERMINAL_REASONS: dict[EndReason, str] = {
-    "end": "completed",
-    "refusal": "completed",
-    "turns": "max_turns",
-    "budget": "budget_exhausted",
-    "aborted": "aborted_tools",
-    "failed": "model_error",
-    "hook": "hook_stopped",
-    "crashed": "turn_setup_failed",
-}
-FAILURE_REASONS = {
-    "overflow": "prompt_too_long",
-    "compaction": "prompt_too_long",
-    "large": "prompt_too_long",
-    "media": "image_error",
-}
-"""Terminal reasons of failed requests; any other is "api_error"."""
-API_ERROR_NAMES = {
-    "auth": "authentication_failed",
-    "forbidden": "authentication_failed",
-    "billing": "billing_error",
-    "quota": "billing_error",
-    "rate": "rate_limit",
-    **dict.fromkeys(("overloaded", "server", "network", "timeout", "garbled"), "server_error"),
-}
-"""Client-side names of errors; any other is "invalid_request"."""
 
 
-Outcome = Literal["done", "failed", "limit", "refused", "retryable", "interrupted"]
-PASSING_ERRORS = ("rate_limit", "server_error")
-"""API errors after which the same run may succeed later."""
-
-
-class TurnTally:
-    """The outcome of a turn so far."""
-
-    def __init__(self, model: ModelCard, minds: Mapping[str, ModelCard] | None = None) -> None:
-        """Start empty; `minds` are the models of subagents, where known."""
-        self.items = SessionItems(model)
-        self.usage = Usage()
-        self.dollars = 0.0
-        self.turns = 0
-        self.api_seconds = 0.0
-        self.text = ""
-        self.stop: StopReason | None = None
-        self.shape: StructuredAnswer | None = None
-        self.denials: list[Json] = []
-        self.denied: list[tuple[str, str]] = []
-        """The tool and reason of each denied call."""
-        self.ended = Ended("crashed")
-        self.failure: Failed | None = None
-        """The failure of the last request, if it got no reply."""
-        self._minds: Mapping[str, ModelCard] = minds or {}
-        self._served: dict[str, tuple[ModelCard, Usage, float]] = {}
-        self._hooked = ""
-
-    def add(self, entry: Entry) -> None:
-        """Record a log entry."""
-        match self.items.add(entry):
-            case ReplyItem() as item:
-                self.turns += 1
-                self.api_seconds += item.seconds
-                self.usage += item.fact.usage
-                self._add_model_usage(self.model, item.fact.usage, item.dollars)
-                self.text, self.stop = extract_text(item.fact.content), item.fact.stop
-            case ToolCallItem(result=None, decided=Decided() as fact) as item:
-                if item.is_denied and fact.by != "schema" and item.name:
-                    denial: JsonObject = {"tool_name": item.name, "tool_use_id": item.id}
-                    self.denials.append(denial | {"tool_input": item.arguments})
-                    self.denied.append((item.name, fact.because))
-            case Entry(fact=Sent()):
-                self.failure = None
-            case Entry(fact=Failed() as fact):
-                self.failure = fact
-            case Entry(fact=Finished() as fact):
-                self.add_side_cost(fact)
-            case Entry(fact=Hooked(event=event)):
-                self._hooked = event
-            case Entry(fact=Ended() as fact):
-                self.ended = fact
-            case _:
-                pass
-
-    @property
-    def model(self) -> ModelCard:
-        """The current model."""
-        assert self.items.model is not None
-        return self.items.model
-
-    def add_side_cost(self, fact: Finished) -> None:
-        """Add the cost of a subagent or of a side request."""
-        model = self._minds.get(fact.id, self.model)
-        dollars = compute_cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
-        self._add_model_usage(model, fact.usage, dollars)
-
-    def _add_model_usage(self, model: ModelCard, usage: Usage, dollars: float) -> None:
-        _, used, paid = self._served.get(model.id, (model, Usage(), 0.0))
-        self._served[model.id] = (model, used + usage, paid + dollars)
-        self.dollars += dollars
-
-    @property
-    def failure_text(self) -> str:
-        """Return why the turn failed."""
-        if self.shape is not None and self.shape.is_exhausted:
-            return NO_VALID_ANSWER
-        return self.ended.detail or self.ended.why
-
-    @property
-    def is_failure(self) -> bool:
-        """True unless the turn ended with the model's last word and any required answer."""
-        unshaped = self.shape is not None and self.shape.is_exhausted
-        return unshaped or self.ended.why not in ("end", "refusal")
-
-    @property
-    def api_error_name(self) -> str:
-        """The client-side name of the API error; empty without one."""
-        if self.ended.why != "failed" or self.failure is None:
-            return ""
-        return API_ERROR_NAMES.get(self.failure.kind, "invalid_request")
-
-    @property
-    def api_error_text(self) -> str:
-        """Return what clients show of an API error."""
-        return f"API Error: {self.failure_text}"
-
-    @property
-    def outcome(self) -> Outcome:
-        """Return how the turn ended, as far as it matters to who started it."""
-        match self.ended.why:
-            case "end" if not self.is_failure:
-                return "done"
-            case "refusal" if not self.is_failure:
-                return "refused"
-            case "turns" | "budget":
-                return "limit"
-            case "aborted":
-                return "interrupted"
-            case "failed" if self.api_error_name in PASSING_ERRORS:
-                return "retryable"
-            case _:
-                return "failed"
-
-    @property
-    def terminal_reason(self) -> str:
-        """Return why the turn ended, as clients name it."""
-        if self.shape is not None and self.shape.is_exhausted:
-            return "structured_output_retry_exhausted"
-        match self.ended.why:
-            case "failed" if self.failure is not None:
-                return FAILURE_REASONS.get(self.failure.kind, "api_error")
-            case "aborted" if self.items.sent is not None or self.stop != "calls":
-                return "aborted_streaming"
-            case "hook" if self._hooked == "Stop":
-                return "stop_hook_prevented"
-            case why:
-                return TERMINAL_REASONS[why]
-
-    def result_json(self, seconds: float) -> JsonObject:
-        """Build the fields of the result line."""
-        told: JsonObject = (
-            {"errors": [self.failure_text]} if self.is_failure else {"result": self.text}
-        )
-        subtype = RESULT_SUBTYPES.get(self.ended.why, "error_during_execution")
-        if self.api_error_name:  # as clients expect it: the run went well, the API did not
-            subtype = "success"
-            told = {"result": self.api_error_text}
-        if self.shape is not None and self.shape.given:
-            told["structured_output"] = self.shape.value
-        elif self.shape is not None and self.shape.is_exhausted:
-            subtype = "error_max_structured_output_retries"
-        if self.api_error_name and self.failure and self.failure.status:
-            told["api_error_status"] = self.failure.status
-        return {
-            "subtype": subtype,
-            "is_error": self.is_failure,
-            "outcome": self.outcome,
-            **told,
-            "duration_ms": round(seconds * 1000),
-            "duration_api_ms": round(self.api_seconds * 1000),
-            "num_turns": self.turns,
-            "stop_reason": CLAUDE_STOP_REASONS[self.stop] if self.stop else None,
-            "terminal_reason": self.terminal_reason,
-            "total_cost_usd": self.dollars,
-            "usage": encode_claude_usage(self.usage),
-            "modelUsage": {id: _model_usage_json(*each) for id, each in self._served.items()},
-            "permission_denials": self.denials,
-        }
+def build_result_json(tally: TurnTally, *, seconds: float) -> JsonObject:
+    """Build the fields of the result line, in the terms of Claude Code's clients."""
+    told: JsonObject = (
+        {"errors": [tally.failure_text]} if tally.is_failure else {"result": tally.text}
+    )
+    subtype = RESULT_SUBTYPES.get(tally.ended.why, "error_during_execution")
+    if tally.api_error_name:  # as clients expect it: the run went well, the API did not
+        subtype = "success"
+        told = {"result": tally.api_error_text}
+    if tally.shape is not None and tally.shape.given:
+        told["structured_output"] = tally.shape.value
+    elif tally.shape is not None and tally.shape.is_exhausted:
+        subtype = "error_max_structured_output_retries"
+    if tally.api_error_name and tally.failure and tally.failure.status:
+        told["api_error_status"] = tally.failure.status
+    return {
+        "subtype": subtype,
+        "is_error": tally.is_failure,
+        "outcome": tally.outcome,
+        **told,
+        "duration_ms": round(seconds * 1000),
+        "duration_api_ms": round(tally.api_seconds * 1000),
+        "num_turns": tally.turns,
+        "stop_reason": CLAUDE_STOP_REASONS[tally.stop] if tally.stop else None,
+        "terminal_reason": tally.terminal_reason,
+        "total_cost_usd": tally.dollars,
+        "usage": encode_claude_usage(tally.usage),
+        "modelUsage": {id: _model_usage_json(*each) for id, each in tally.by_model.items()},
+        "permission_denials": tally.denials,
+    }
 
 
 def build_failure_line(session: str, why: str) -> JsonObject:
@@ -382,7 +222,9 @@ class StreamJsonWriter:
     def result_line(self, seconds: float) -> JsonObject:
         """Return the last line of a turn."""
         origin: JsonObject = {"origin": self.origin} if self.origin else {}
-        return self._line_without_entry("result", self.tally.result_json(seconds) | origin)
+        return self._line_without_entry(
+            "result", build_result_json(self.tally, seconds=seconds) | origin
+        )
 
     def reset_line(self, following: str) -> JsonObject:
         """Return the line that says that another session follows, with an empty conversation."""

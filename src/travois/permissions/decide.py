@@ -432,7 +432,14 @@ def _decide_access_by_kind(
         case "leave":
             return PermissionDecision("ask", OUTSIDE_SANDBOX_REASON)
         case "call":
-            return PermissionDecision("ask", f"uses a tool of the MCP server {access.target}")
+            return PermissionDecision("ask", _describe_called_tool(use.tool, access.target))
+
+
+def _describe_called_tool(tool: str, owner: str) -> str:
+    """Describe a tool that does not say what it touches."""
+    if tool.startswith("mcp__") or tool == "McpCall":
+        return f"uses a tool of the MCP server {owner}"
+    return f"runs {tool} of {owner}, which does not say what it touches"
 
 
 def _decide_read(permissions: Permissions, use: ToolUse, access: Access) -> PermissionDecision:

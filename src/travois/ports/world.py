@@ -244,6 +244,7 @@ class WorkspaceAttempt(Protocol):
         ...
 
 
+@runtime_checkable
 class ModelClient(Protocol):
     """A model client: one request in, deltas and one reply out."""
 

@@ -20,13 +20,20 @@ OBVIOUS_BOUNDS = (
     *(("minLength", 1), ("minItems", 1)),
 )
 """Bounds that no model needs to be told of; a call is checked all the same."""
+SchemaHook = Callable[[type], dict[str, Any]]
+"""Returns the schema of a type that msgspec does not know."""
 
 
 @cache
-def build_json_schema(struct: type[msgspec.Struct]) -> str:
+def build_json_schema(struct: type[msgspec.Struct], hook: SchemaHook | None = None) -> str:
     """Build a struct's schema as compact JSON, always the same text for the same struct."""
-    whole = msgspec.json.schema(struct)
-    return msgspec.json.encode(_inline_schema_node(whole, as_object(whole.get("$defs")))).decode()
+    whole = msgspec.json.schema(struct, schema_hook=hook)
+    return msgspec.json.encode(inline_json_schema(whole)).decode()
+
+
+def inline_json_schema(whole: dict[str, Any]) -> dict[str, Any]:
+    """Inline a JSON schema's definitions; raises RecursionError if one contains itself."""
+    return _inline_schema_node(whole, as_object(whole.get("$defs")))
 
 
 def _inline_schema_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -24,11 +24,17 @@ ANSWER_MISSING = f"The answer is still missing. Call {STRUCTURED_OUTPUT_TOOL} on
 NO_VALID_ANSWER = f"no valid answer came after {MAX_ANSWER_ATTEMPTS} attempts"
 
 
+def _accept(value: Json) -> str:
+    return ""
+
+
 class StructuredAnswer:
     """The required answer of each turn, and the answer so far."""
 
-    def __init__(self, schema: str) -> None:
-        self._schema = _parse_schema(schema)
+    def __init__(self, schema: dict[str, Any], *, check: Callable[[Json], str] = _accept) -> None:
+        """Require an answer that fits the schema and for which `check` returns no complaint."""
+        self._schema = schema
+        self._check = check
         self._wrapped = self._schema.get("type", "object") != "object"
         self._tries = 0
         self.value: Json = None
@@ -79,10 +85,10 @@ class StructuredAnswer:
 
     async def _take_answer(self, args: dict[str, Any], env: Env, call: str) -> ToolOutcome:
         value: Any = args.get("value") if self._wrapped else args
-        wrong = find_schema_flaws(value, self._schema)
+        wrong = "; ".join(find_schema_flaws(value, self._schema)) or self._check(value)
         if wrong:
             raise ToolError(
-                f"The answer does not match the schema: {'; '.join(wrong)}. Fix it and call again."
+                f"The answer does not match the schema: {wrong}. Fix it and call again."
             )
         self.value, self.given = value, True
         return text_outcome("Accepted. Say in a few words that you are done.")
@@ -93,14 +99,18 @@ class StructuredAnswer:
     async def _on_tool_failure(self, told: dict[str, Any]) -> object:
         return self._send_back(None)
 
-    def _send_back(self, decision: str | None) -> object:
+    def count_miss(self) -> None:
+        """Count an attempt that brought no valid answer."""
         self._tries += 1
+
+    def _send_back(self, decision: str | None) -> object:
+        self.count_miss()
         if self.is_exhausted:
             return {"continue": False, "stopReason": NO_VALID_ANSWER}
         return {"decision": decision, "reason": ANSWER_MISSING} if decision else None
 
 
-def _parse_schema(text: str) -> dict[str, Any]:
+def parse_answer_schema(text: str) -> dict[str, Any]:
     """Parse the schema of `--json-schema`; raise `UserError` if it is invalid."""
     try:
         schema: object = msgspec.json.decode(text)

@@ -1,0 +1,1 @@
+"""What programs and packages add to a session: tools, hooks, answers, layers, models."""

@@ -1,0 +1,1 @@
+"""The public library: `from travois import Session`. Its names are those of `travois` itself."""
