@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import termios
@@ -28,6 +29,7 @@ with lazy_imports():
     import subprocess
 
     from travois.cli import debug_log, front_end
+    from travois.commands import plugins
     from travois.compose import worktree
     from travois.files import installation
     from travois.headless import print_mode
@@ -96,6 +98,8 @@ def start_in_background(argv: list[str], args: Namespace) -> int:
     return 0
 
 
+PACKAGE_COMMAND = re.compile(r"[a-z][a-z0-9-]*")
+"""What the name of a command looks like that a package brings."""
 HANGUP_EXIT_CODE = 129
 """The exit code of a program whose terminal was closed: 128 and the number of SIGHUP."""
 
@@ -199,6 +203,13 @@ def _dispatch_command_line(argv: list[str]) -> int:
         return _run_command(argv)
     if argv[:1] == ["help"]:
         return _print_help(argv[1:])
+    if (
+        argv
+        and PACKAGE_COMMAND.fullmatch(argv[0])
+        and (command := plugins.find_package_command(argv[0]))
+    ):
+        code = command(argv[1:])
+        return code if isinstance(code, int) else 0
     _refuse_typo(argv)
     options = parse_command_line(argv)
     if options.bg:

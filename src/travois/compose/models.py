@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from travois.context.compaction import shared_summaries
+    from travois.extensions import package_parts
     from travois.local_model import llamacpp, router
     from travois.local_model import model as embedded_model
     from travois.providers import discovery
@@ -133,7 +134,12 @@ SCRIPTED_CARD = Card("scripted", "scripted", "anthropic")
 def model_catalog(loaded: LoadedSettings) -> Catalog:
     """Return the model catalogue, with the user's additions."""
     settings = loaded.settings
-    extra = {"providers": settings.providers, "models": settings.models}
+    brought: dict[str, object] = {
+        point.name: {"protocol": "anthropic", "url": f"package://{package.name}"}
+        for package in loaded.packages
+        for point in package.select_points("providers")
+    }
+    extra = {"providers": brought | settings.providers, "models": settings.models}
     found = (
         catalog.merge_catalog(extra, where=loaded.origin)
         if any(extra.values())
@@ -306,6 +312,8 @@ class ModelFactory:
             return self._given, "none"
         if card.provider == LOCAL_PROVIDER:
             return self._local.model_for(card), "none"
+        if brought := self._load_package_model(card):
+            return brought, "none"
         among = model_catalog(self._loaded)
         where = catalog.resolve_endpoint(card, os.environ, among=among)
         self._hide_key(where.headers)
@@ -316,6 +324,11 @@ class ModelFactory:
             card, where, travel, heard=self._hide_key, catalog=among, limiter=limiter
         )
         return client, where.key_source
+
+    def _load_package_model(self, card: Card) -> ModelClient | None:
+        """Load a model that an installed package brings; None if none does."""
+        packages = self._loaded.packages
+        return package_parts.load_package_model(packages, card.name) if packages else None
 
     def _hide_key(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from travois.compose import dreaming, session_store
+    from travois.extensions import package_parts
 
 
 LoadedWorkspace = tuple[Workspace, LoadedSettings]
@@ -248,6 +249,7 @@ async def compose_session(
 ) -> SessionRuntime:
     """Compose a session from all its parts, ready for its first turn."""
     place, loaded = workspace or load_workspace(options)
+    guests, unloadable = _add_packages(guests, loaded)
     async with AsyncExitStack() as stack:
         opened, settled = open_mirrored_log(place, loaded, options, stack=stack)
         session = Session(opened.log, secrets=_collect_secrets(loaded))
@@ -289,6 +291,7 @@ async def compose_session(
             *(*describe_log_damage(opened.log), *settled),
             *rights.startup_notices(loaded, place.cwd),
             *mcp_servers.notices,
+            *unloadable,
             *world.processes.take_notices(),
         )
         kept = stack.pop_all()
@@ -297,6 +300,22 @@ async def compose_session(
         await agents.start_main_agent(agent, lead, _compose_subagents(start, kinds))
         runtime = SessionRuntime(opened.id, agent, key_source, notices, kept, serve, session_mail)
         return _add_settings_parts(replace(runtime, mcp_servers=mcp_servers), start)
+
+
+def _add_packages(
+    guests: HostExtensions, loaded: LoadedSettings
+) -> tuple[HostExtensions, tuple[str, ...]]:
+    """Add what installed packages bring to a session; return notices about those that fail."""
+    if not loaded.packages:
+        return guests, ()
+    parts = package_parts.load_package_parts(loaded.packages)
+    added = replace(
+        guests,
+        tools=(*guests.tools, *parts.tools),
+        listeners=(*guests.listeners, *parts.listeners),
+        layers=(*guests.layers, *parts.layers),
+    )
+    return added, tuple(parts.notices)
 
 
 def _model_notices(
@@ -587,7 +606,7 @@ def load_workspace(options: Options) -> LoadedWorkspace:
         loaded = replace(loaded, notices=(kept.passing, *loaded.notices))
     if options.bare:
         given = tuple(one for one in loaded.plugins if one.folder in options.plugins)
-        loaded = replace(loaded, plugins=given)
+        loaded = replace(loaded, plugins=given, packages=())
     rights.apply_settings_env(loaded)
     return place, rights.drop_unusable_settings(loaded, os.environ)
 

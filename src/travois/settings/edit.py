@@ -28,6 +28,15 @@ def add_to_user_setting(home: TravoisHome, key: str, item: str) -> None:
     _edit_user_settings(home, key, append)
 
 
+def remove_from_user_setting(home: TravoisHome, key: str, item: str) -> None:
+    """Remove an item from a list in the user's settings file, if it is there."""
+
+    def remove(held: object) -> list[object]:
+        return [one for one in held if one != item] if is_json_array(held) else []
+
+    _edit_user_settings(home, key, remove)
+
+
 def _edit_user_settings(home: TravoisHome, key: str, change: Callable[[object], object]) -> None:
     path = home.settings.resolve()  # a link to where they collect such files stays one
     try:

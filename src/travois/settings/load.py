@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from travois.compat import claude
 from travois.compat.claude_keys import explain_unsupported_key
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
+from travois.extensions.entry_points import Package, find_packages
 from travois.lsp.discovery import describe_project_servers
 from travois.mcp import config
 from travois.permissions.decide import MODE_ALIASES, PermissionMode
@@ -48,6 +50,8 @@ from travois.skills import skill_files
 from travois.skills.plugins import find_installed_plugins, load_plugins, parse_plugin_settings
 
 ETC_FOLDER = Path("/etc")
+PACKAGES_FILE = "packages.json"
+"""The file with the installed packages that extend Travois."""
 COMMAND_LINE = "command line"
 DISABLE_BYPASS_KEY = "permissions.disableBypassPermissionsMode"
 DISABLE_AUTO_KEY = "permissions.disableAutoMode"
@@ -185,7 +189,7 @@ class _SettingsMerge:
         """Return the merged settings with their origins, rules, hooks and notices."""
         self._disable_mode(DISABLE_BYPASS_KEY, "bypass")
         self._disable_mode(DISABLE_AUTO_KEY, "auto")
-        plugged = self._add_plugins()
+        plugged, packages = self._add_plugins(), self._find_packages()
         running = self._list_enabled_hooks()
         hooks = tuple((where, tree) for _, where, tree in running)
         ours = frozenset(where for level, where, _ in running if level not in ("project", "local"))
@@ -228,6 +232,7 @@ class _SettingsMerge:
             trust=status,
             root=self.where.trusted,
             plugins=plugged,
+            packages=packages,
             wanted=tuple(self.wanted),
             environ=self.environ,
             files=tuple(dict.fromkeys(self.files)),
@@ -254,6 +259,19 @@ class _SettingsMerge:
         )
         self.wanted += (text for text in fresh if text not in self.wanted)
         return found
+
+    def _find_packages(self) -> tuple[Package, ...]:
+        """Find the packages that extend Travois; those inside the workspace need trust."""
+        off = {name.lower() for name in as_text_list(self.values["disabledPackages"])}
+        found: list[Package] = []
+        for package in find_packages(sys.path, cache=self.where.home.path / PACKAGES_FILE):
+            within = is_inside(os.path.realpath(package.folder), self.where.root)
+            if within and package.request not in self.wanted:
+                self.wanted.append(package.request)
+            agreed = not within or trust.digest_request(package.request) in self.agreed
+            if agreed and package.name.lower() not in off:
+                found.append(package)
+        return tuple(found)
 
     def _list_enabled_hooks(self) -> list[tuple[SettingsLevel, str, Json]]:
         """Return the enabled hooks; an administrator's are disabled only by the same file."""

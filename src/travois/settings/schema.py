@@ -9,6 +9,7 @@ import msgspec
 from travois.context.layers import ContextLayers, IdlePolicy, NotesMode
 from travois.core.models import Effort
 from travois.core.spending import LimitScope
+from travois.extensions.entry_points import Package
 from travois.memory.memory import MemoryConsent
 from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.permissions.rules import PermissionRule
@@ -502,6 +503,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     plugins: tuple[str, ...] = ()
     """Folders of plugins; one that is relative counts from the workspace."""
     enabled_plugins: dict[str, object] = {}
+    disabled_packages: tuple[str, ...] = ()
+    """Installed packages that are not to extend Travois."""
     """Enabled and disabled plugins, by `name@marketplace` for Claude Code's."""
     plugin_configs: dict[str, Json] = {}
     """Options of plugins, by the same names, under `options`."""
@@ -584,6 +587,8 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     root: str = ""
     """The folder that trust is about."""
     plugins: tuple[Plugin, ...] = ()
+    packages: tuple[Package, ...] = ()
+    """The installed packages that extend Travois here."""
     wanted: tuple[str, ...] = ()
     """The requests of the workspace that need trust, one line each."""
     environ: dict[str, str] = {}
