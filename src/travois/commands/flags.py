@@ -43,7 +43,7 @@ COMMANDS = {
     "permissions": "explain why a tool call is allowed or denied; test rules",
     "config": "show settings, and which file each comes from",
     "skills": "list the skills of this folder, and what is wrong with their files",
-    "plugins": "list the active plugins and what they provide",
+    "plugins": "list plugins and packages that extend Travois, and switch packages",
     "mcp": "list, test, add, approve and log in to MCP servers",
     "import": "import settings, memories and sessions from another agent",
     "trust": "trust a folder's own settings, or revoke that trust",
@@ -51,6 +51,7 @@ COMMANDS = {
     "acp": "serve an editor over the Agent Client Protocol",
     "fleet": "run many tasks unattended, on one machine or many",
     "schedule": "submit tasks to the fleet again and again, such as every night",
+    "eval": "run cases against a model and check the answers",
     "exec": "run one task with the command line of `codex exec`",
     "serve": "keep a process ready that runs `travois -p` without the time of a start",
     "models": "list models, show their details, and test them",
@@ -80,7 +81,10 @@ COMMAND_MODULES = {
     "try": "commands.try_command",
     **{
         name: f"cli.{name}"
-        for name in ("acp", "completion", "demo", "exec", "fleet", "inspect", "lab", "schedule")
+        for name in (
+            *("acp", "completion", "demo", "eval", "exec", "fleet", "inspect", "lab"),
+            "schedule",
+        )
     },
 }
 
