@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PermissionRequest,
         Question,
     )
+    from travois.library.dbos_steps import run_dbos_step
     from travois.library.events import (
         ConversationCompacted,
         Event,
@@ -113,6 +114,7 @@ __all__ = [
     "WindowState",
     "__version__",
     "hook",
+    "run_dbos_step",
     "run_sync",
     "tool",
 ]

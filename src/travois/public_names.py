@@ -12,6 +12,7 @@ MODULES_OF_NAMES = {
     "travois.extensions.function_hooks": "FunctionHook HookEvent HookReply hook",
     "travois.extensions.function_tools": "FunctionTool ToolContext tool",
     "travois.extensions.permission_callback": "PermissionAnswer PermissionRequest Question",
+    "travois.library.dbos_steps": "run_dbos_step",
     "travois.library.events": "ConversationCompacted Event Notice PermissionDenied RequestRetried "
     "TextDelta ThinkingDelta ToolCallFinished ToolCallProgress ToolCallStarted TurnEnded",
     "travois.library.options": "AgentDefinition Budget Compaction Options",

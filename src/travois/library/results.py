@@ -208,6 +208,7 @@ WHY_BY_ERROR: Mapping[type[RunError], WhyEnded] = {
     HookStoppedError: "hook",
     InterruptedRunError: "interrupted",
 }
+ERROR_BY_WHY = {why: kind for kind, why in WHY_BY_ERROR.items()}
 SPENDING_LIMITS = ("dollars", "tokens")
 FULL_WINDOW_FAILURES = ("compaction", "overflow")
 """Failures of a request for which there is no room."""

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from travois.compose.live_session import LiveSession
 from travois.compose.structured_output import ANSWER_MISSING, NO_VALID_ANSWER
 from travois.compose.turn_tally import TurnTally
+from travois.core.content import extract_text
 from travois.core.errors import UserError
-from travois.core.facts import Entry
+from travois.core.facts import Assistant, Entry
 from travois.core.models import ModelCard
 from travois.engine.agent import Agent
 from travois.extensions.custom_models import CustomModel
@@ -200,6 +201,21 @@ class Session:
         """Run one prompt and return its events as they happen; the last one has the result."""
         return EventStream(self._stream_run(prompt, output))
 
+    async def run_once(self, prompt: str, *, mark: str, output: Any = None) -> Result[Any]:
+        """Run a prompt that may have been sent before, under this mark, by a run that was lost.
+
+        What is left of its turn is finished then; the prompt is not sent again.
+        """
+        session = self._open_session.runtime.agent.session
+        received = mark in session.received
+        stream = EventStream[Any](self._stream_run("" if received else prompt, output, mark=mark))
+        async for _ in stream:
+            pass
+        replies = (item.fact for item in reversed(session.view.items))
+        last = next((fact for fact in replies if isinstance(fact, Assistant)), None)
+        text = stream.result.text or (extract_text(last.content) if last and received else "")
+        return replace(stream.result, text=text)
+
     def stop(self) -> None:
         """Stop the running turn; its result says `interrupted`."""
         self._open_session.stop()
@@ -278,14 +294,14 @@ class Session:
         self._open_session.runtime.agent.turn.stop_reason = why
 
     async def _stream_run(
-        self, prompt: str, output: type[Any] | JsonSchema | None
+        self, prompt: str, output: type[Any] | JsonSchema | None, *, mark: str = ""
     ) -> AsyncGenerator[Event]:
         """Yield the events of a run, which begins once no other one runs."""
         live = self._open_session
         await self._wait_for_last_run()
         self._run_over, self._run_task = anyio.Event(), anyio.get_current_task().id
         self._failures = RunFailures()
-        self._events = self._count_as_run(self._run_all_turns(live, prompt, output))
+        self._events = self._count_as_run(self._run_all_turns(live, prompt, output, mark))
         async with aclosing(self._events) as events:
             async for event in events:
                 yield event
@@ -318,25 +334,25 @@ class Session:
         return required
 
     async def _run_all_turns(
-        self, live: LiveSession, prompt: str, output: type[Any] | JsonSchema | None
+        self, live: LiveSession, prompt: str, output: type[Any] | JsonSchema | None, mark: str
     ) -> AsyncGenerator[Event]:
         """Run turns until the model has finished, with the required output if there is one."""
         required, said = self._require_output(output), prompt
         tally = TurnTally(live.runtime.model, self._minds)
         while said is not None:
-            async with aclosing(self._run_one_turn(live, said, tally)) as events:
+            async with aclosing(self._run_one_turn(live, said, tally, mark=mark)) as events:
                 async for event in events:
                     yield event
-            said = await self._next_prompt(live, tally, required)
+            said, mark = await self._next_prompt(live, tally, required), ""
         self._failures.is_output_missing = required is not None and required.is_missing
         value = required.value if required is not None else None
         yield TurnEnded(build_run_result(tally, self._failures, session_id=live.id, output=value))
 
     async def _run_one_turn(
-        self, live: LiveSession, prompt: str, tally: TurnTally
+        self, live: LiveSession, prompt: str, tally: TurnTally, *, mark: str
     ) -> AsyncGenerator[Event]:
         """Run one turn, and count what it uses."""
-        async with aclosing(live.run(prompt or ())) as events:
+        async with aclosing(live.run(prompt or (), id=mark)) as events:
             async for event in events:
                 shown = tally.add(event) if isinstance(event, Entry) else tally.items.add(event)
                 for each in translate_event(shown):
