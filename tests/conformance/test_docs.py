@@ -15,7 +15,16 @@ from tests.e2e.program import write_launcher
 
 DOCS = Path(__file__).parents[2] / "docs" / "sdk.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+PLAN = {"ticket": "SHOP-1", "steps": ["read", "fix"]}
 SCRIPT = [
+    {
+        "when": {"last_text": "team SHOP"},
+        "say": [{"tool_use": {"name": "open_tickets", "input": {"team": "SHOP"}}}],
+    },
+    {
+        "when": {"tool_result": {"contains": "empty files"}},
+        "say": [{"tool_use": {"name": "StructuredOutput", "input": PLAN}}],
+    },
     {"when": {"tool": "Dice"}, "say": [{"tool_use": {"name": "Dice", "input": {"sides": 6}}}]},
     {
         "when": {"tool": "mcp__game__Dice"},
@@ -25,9 +34,10 @@ SCRIPT = [
     {"say": "Hello.", "repeat": True},
 ]
 PRINTED = (
-    r"Hello\.\nresume it with [0-9a-f-]{36}\n",
-    r"Hello\.\n\d+ tokens\nended: end\n",
-    r"It is a three\.\n",
+    r"Hello\.\nfinished 1 \d+ \$\d\.\d\d\n",
+    r"SHOP-1\n- read\n- fix\n",
+    r"Hello\.\nended: finished\nHello\.",
+    r"There are none\.\n",
     r"(?s).*You rolled 3.*result='It is a three\.'.*",
 )
 
