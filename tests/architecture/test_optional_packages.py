@@ -15,6 +15,7 @@ OPTIONAL = {
 NEED_THEM = {
     "travois.cli.demo",
     "travois.cli.lab",
+    "travois.evals.lab_models",
     "travois.fleet.live_table",
     "travois.fleet.manage",
     "travois.fleet.report",

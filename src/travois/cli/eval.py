@@ -12,7 +12,7 @@ import anyio
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.evals.cases import load_eval_file
-from travois.evals.report import render_junit, render_table
+from travois.evals.report import render_eval_table, render_junit
 from travois.evals.run_cases import CaseOutcome, EvalRun, run_cases
 from travois.sessions import blobs
 from travois.terminal import CommandParsers, add_command, print_json, print_line
@@ -55,11 +55,11 @@ def run_eval(args: Namespace) -> int:
     if args.parallel < 1:
         raise UserError("--parallel must be 1 or more")
     run = EvalRun(file, path.resolve().parent, args.model, args.parallel)
-    outcomes = anyio.run(partial(run_cases, run, cases, report=_show_progress))
+    outcomes = anyio.run(partial(run_cases, run, cases, report=_show_case_progress))
     if args.json:
         print_json(outcomes)
     else:
-        print_line(render_table(outcomes))
+        print_line(render_eval_table(outcomes))
     if args.junit:
         report = render_junit(outcomes, name=path.stem)
         try:
@@ -69,5 +69,5 @@ def run_eval(args: Namespace) -> int:
     return 0 if all(one.passed for one in outcomes) else 1
 
 
-def _show_progress(one: CaseOutcome) -> None:
+def _show_case_progress(one: CaseOutcome) -> None:
     write_stderr(f"travois: {one.name} {'passed' if one.passed else 'FAILED'}\n")

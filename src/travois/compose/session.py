@@ -285,14 +285,12 @@ async def compose_session(
         cut = await _apply_requested_head(agent, card, options, guests=guests, serve=serve)
         notices = (
             *filter(None, (take_move_note(place.home.path), unchosen, setup.line, cut)),
-            *(*loaded.notices, *unusable, *remarks),
+            *(*loaded.notices, *unusable, *unloadable, *remarks),
             *serving.missing_price_notices(loaded, card),
             *(*gone, *flaws, *unstyled),
             *(*describe_log_damage(opened.log), *settled),
             *rights.startup_notices(loaded, place.cwd),
-            *mcp_servers.notices,
-            *unloadable,
-            *world.processes.take_notices(),
+            *(*mcp_servers.notices, *world.processes.take_notices()),
         )
         kept = stack.pop_all()
         mcp.pin_definitions(session, mcp_servers)

@@ -84,23 +84,27 @@ def load_eval_file(path: Path) -> EvalFile:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read", why=str(error)) from None
-    tree = _parse_yaml(path, text) if path.suffix in (".yaml", ".yml") else _parse_json(path, text)
+    tree = (
+        _parse_eval_yaml(path, text)
+        if path.suffix in (".yaml", ".yml")
+        else _parse_eval_json(path, text)
+    )
     try:
         found = msgspec.convert({"cases": tree} if isinstance(tree, list) else tree, EvalFile)
     except msgspec.ValidationError as error:
         raise UserError(f"{path} is not an eval file", why=str(error)) from None
-    _check_cases(path, found)
+    _refuse_unusable_cases(path, found)
     return found
 
 
-def _parse_json(path: Path, text: str) -> object:
+def _parse_eval_json(path: Path, text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is not valid JSON", why=str(error)) from None
 
 
-def _parse_yaml(path: Path, text: str) -> object:
+def _parse_eval_yaml(path: Path, text: str) -> object:
     try:
         load = cast("Callable[[str], object]", yaml.safe_load)
         return load(text)
@@ -111,7 +115,7 @@ def _parse_yaml(path: Path, text: str) -> object:
         raise UserError(f"{path} is not valid YAML", why=str(error)) from None
 
 
-def _check_cases(path: Path, found: EvalFile) -> None:
+def _refuse_unusable_cases(path: Path, found: EvalFile) -> None:
     """Refuse cases that cannot be run, before any of them is."""
     problems: list[str] = []
     names = [case.name for case in found.cases]
@@ -136,7 +140,9 @@ def _find_case_problems(case: EvalCase, folder: Path) -> list[str]:
     if not 1 <= case.runs <= MAX_RUNS:
         problems.append(f"runs must be 1 to {MAX_RUNS}")
     named = (*case.files, *(check.file for check in case.checks))
-    problems += [f"{name} leads out of its folder" for name in named if not _stays_inside(name)]
+    problems += [
+        f"{name} leads out of its folder" for name in named if not _is_path_inside_case(name)
+    ]
     for check in case.checks:
         if check == Check():
             problems.append("a check without anything to check")
@@ -147,7 +153,7 @@ def _find_case_problems(case: EvalCase, folder: Path) -> list[str]:
     return problems
 
 
-def _stays_inside(name: str) -> bool:
+def _is_path_inside_case(name: str) -> bool:
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts
 
@@ -161,7 +167,7 @@ def find_missing_parts(found: object, wanted: object, at: str = "output") -> lis
     """Return where a value lacks what is wanted of it; an object may have more."""
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
-            return [f"{at} is no object"]
+            return [f"{at} is not an object"]
         inner = cast("Mapping[str, object]", found)
         return [
             problem

@@ -12,10 +12,10 @@ from travois.terminal import format_table
 EVAL_COLUMNS = ("CASE", "RESULT", "TURNS", "TOKENS", "COST", "SECONDS", "MODEL")
 
 
-def render_table(outcomes: Iterable[CaseOutcome]) -> str:
+def render_eval_table(outcomes: Iterable[CaseOutcome]) -> str:
     """Render a row for each run, and below it what failed."""
     found = tuple(outcomes)
-    rows = [EVAL_COLUMNS, *map(_table_row, found)]
+    rows = [EVAL_COLUMNS, *map(_eval_table_row, found)]
     lines = [format_table(rows)]
     for one in found:
         lines += [f"{one.name}: {escape_invisible(problem)}" for problem in one.problems]
@@ -25,7 +25,7 @@ def render_table(outcomes: Iterable[CaseOutcome]) -> str:
     return "\n".join(lines)
 
 
-def _table_row(one: CaseOutcome) -> tuple[str, ...]:
+def _eval_table_row(one: CaseOutcome) -> tuple[str, ...]:
     used = (str(one.turns), f"{one.tokens:,}", f"${one.dollars:.4f}", f"{one.seconds:.1f}")
     return (one.name, "passed" if one.passed else "FAILED", *used, one.model)
 
@@ -41,12 +41,12 @@ def render_junit(outcomes: Iterable[CaseOutcome], *, name: str) -> bytes:
         case = SubElement(suite, "testcase", classname=name, name=one.name)
         case.set("time", f"{one.seconds:.2f}")
         if one.problems:
-            problem = SubElement(case, "failure", message=_drop_controls(one.problems[0]))
-            problem.text = _drop_controls("\n".join(one.problems))
-        SubElement(case, "system-out").text = _drop_controls(one.text)
+            problem = SubElement(case, "failure", message=_drop_xml_controls(one.problems[0]))
+            problem.text = _drop_xml_controls("\n".join(one.problems))
+        SubElement(case, "system-out").text = _drop_xml_controls(one.text)
     return tostring(suite, encoding="utf-8", xml_declaration=True)
 
 
-def _drop_controls(text: str) -> str:
+def _drop_xml_controls(text: str) -> str:
     """Drop characters that XML cannot hold."""
     return "".join(char for char in text if char in "\t\n" or char.isprintable())

@@ -72,28 +72,28 @@ async def run_cases(
     found: dict[tuple[int, int], CaseOutcome] = {}
     places = anyio.Semaphore(run.parallel)
 
-    async def run_next(case: EvalCase, key: tuple[int, int]) -> None:
+    async def run_next_case(case: EvalCase, key: tuple[int, int]) -> None:
         async with places:
-            found[key] = await run_case(case, run)
+            found[key] = await run_eval_case(case, run)
             report(found[key])
 
     async with anyio.create_task_group() as group:
         for number, case in enumerate(cases):
             for time in range(case.runs):
-                group.start_soon(run_next, case, (number, time))
+                group.start_soon(run_next_case, case, (number, time))
     return tuple(found[key] for key in sorted(found))
 
 
-async def run_case(case: EvalCase, run: EvalRun) -> CaseOutcome:
+async def run_eval_case(case: EvalCase, run: EvalRun) -> CaseOutcome:
     """Run a case once, in a new folder that is deleted afterwards."""
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="travois-eval-") as place:
         folder = Path(place).resolve()
         _write_case_files(case, folder, source=run.folder)
         try:
-            with _serve_model(case, run) as (model, settings):
-                options = _build_options(case, folder, model=model, settings=settings)
-                result, called = await _run_session(case, options)
+            with _serve_case_model(case, run) as (model, settings):
+                options = _build_case_options(case, folder, model=model, settings=settings)
+                result, called = await _run_case_session(case, options)
         except UserError as problem:
             name = select_case_model(case, run.file, override=run.model)
             return CaseOutcome(case.name, name, passed=False, problems=(str(problem),))
@@ -114,7 +114,7 @@ async def run_case(case: EvalCase, run: EvalRun) -> CaseOutcome:
     )
 
 
-async def _run_session(case: EvalCase, options: Options) -> tuple[Result[Any], list[str]]:
+async def _run_case_session(case: EvalCase, options: Options) -> tuple[Result[Any], list[str]]:
     """Run the prompt of a case; return its result and the tools that were called."""
     async with Session(options) as session:
         stream = session.stream(case.prompt, output=case.schema or None)
@@ -131,7 +131,7 @@ def _write_case_files(case: EvalCase, folder: Path, *, source: Path) -> None:
         path.write_text(text, "utf-8")
 
 
-def _build_options(
+def _build_case_options(
     case: EvalCase, folder: Path, *, model: str, settings: dict[str, Any]
 ) -> Options:
     """Build the options of a case's session; it leaves nothing behind and asks nobody."""
@@ -150,7 +150,7 @@ def _build_options(
 
 
 @contextmanager
-def _serve_model(case: EvalCase, run: EvalRun) -> Generator[tuple[str, dict[str, Any]]]:
+def _serve_case_model(case: EvalCase, run: EvalRun) -> Generator[tuple[str, dict[str, Any]]]:
     """Yield the name of the model that answers a case, and the settings that it needs."""
     chosen = select_case_model(case, run.file, override=run.model)
     if run.model or (case.script is None and not case.recording):
@@ -181,16 +181,16 @@ def find_failed_checks(
         why = f": {result.error}" if result.error else ""
         yield f"the run ended with {result.why}, not {case.ends}{why}"
     for check in case.checks:
-        yield from _check_text(check, result, folder)
-        yield from _check_calls(check, called)
-        yield from _check_use(check, result)
+        yield from _check_answer_text(check, result, folder)
+        yield from _check_called_tools(check, called)
+        yield from _check_spent_limits(check, result)
         if check.output is not None:
             yield from find_missing_parts(result.output, check.output)
         if check.command and (why := _run_check_command(check.command, folder)):
             yield why
 
 
-def _check_text(check: Check, result: Result[Any], folder: Path) -> Iterator[str]:
+def _check_answer_text(check: Check, result: Result[Any], folder: Path) -> Iterator[str]:
     """Check the text of a file, or of the answer."""
     what, text = check.file or "the answer", result.text
     if check.file:
@@ -209,14 +209,14 @@ def _check_text(check: Check, result: Result[Any], folder: Path) -> Iterator[str
         yield f"{what} is {text[:MAX_SHOWN_OUTPUT]!r}, not {check.equals!r}"
 
 
-def _check_calls(check: Check, called: list[str]) -> Iterator[str]:
+def _check_called_tools(check: Check, called: list[str]) -> Iterator[str]:
     if check.calls and check.calls not in called:
         yield f"{check.calls} was not called; called were: {', '.join(called) or 'none'}"
     if check.never_calls in called:
         yield f"{check.never_calls} was called"
 
 
-def _check_use(check: Check, result: Result[Any]) -> Iterator[str]:
+def _check_spent_limits(check: Check, result: Result[Any]) -> Iterator[str]:
     """Check what a run used against the check's limits."""
     used = (
         ("turns", result.turns, check.max_turns),

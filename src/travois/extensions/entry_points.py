@@ -87,7 +87,9 @@ def find_packages(folders: Iterable[str], *, cache: Path) -> tuple[Package, ...]
         except OSError:
             continue
         held = known.get(folder)
-        scans[folder] = held if held and held.changed == changed else _scan(folder, changed)
+        scans[folder] = (
+            held if held and held.changed == changed else _scan_packages(folder, changed)
+        )
     if any(known.get(folder) != scan for folder, scan in scans.items()):
         _save_scans(cache, known | scans)
     found: dict[str, Package] = {}
@@ -112,17 +114,17 @@ def _save_scans(cache: Path, scans: dict[str, ScannedFolder]) -> None:
         return
 
 
-def _scan(folder: str, changed: int) -> ScannedFolder:
+def _scan_packages(folder: str, changed: int) -> ScannedFolder:
     """Look through a folder's installed packages."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(METADATA_SUFFIXES))
     except OSError:
         return ScannedFolder(changed)
-    found = (_read_package(folder, name) for name in names)
+    found = (_read_package_metadata(folder, name) for name in names)
     return ScannedFolder(changed, tuple(filter(None, found)))
 
 
-def _read_package(folder: str, metadata: str) -> Package | None:
+def _read_package_metadata(folder: str, metadata: str) -> Package | None:
     """Read a package's entry points; None if it has none for Travois."""
     place = Path(folder, metadata)
     try:

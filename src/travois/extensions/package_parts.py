@@ -20,6 +20,9 @@ from travois.extensions.function_tools import FunctionTool, build_function_tool
 from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool
 
+SESSION_GROUPS: tuple[EntryPointGroup, ...] = ("tools", "hooks", "layers")
+"""What a session has of a package from its start."""
+
 
 class PackageParts(msgspec.Struct):
     """The tools, hooks and layers of all packages, and notices about what cannot be used."""
@@ -34,23 +37,28 @@ def load_package_parts(packages: Iterable[Package]) -> PackageParts:
     """Load what packages add to a session; one that fails does not affect the others."""
     parts = PackageParts()
     for package in packages:
-        for group in ("tools", "hooks", "layers"):
-            try:
-                for found in _load_group(package, group):
-                    _add_part(parts, found, group=group, package=package)
-            except UserError as problem:
-                parts.notices.append(str(problem))
+        for group in SESSION_GROUPS:
+            _load_group_parts(parts, package, group)
     return parts
 
 
-def _load_group(package: Package, group: EntryPointGroup) -> Iterable[object]:
+def _load_group_parts(parts: PackageParts, package: Package, group: EntryPointGroup) -> None:
+    """Load what a package adds of one kind, or note why that fails."""
+    try:
+        for found in _load_entry_point_group(package, group):
+            _add_package_part(parts, found, group=group, package=package)
+    except UserError as problem:
+        parts.notices.append(str(problem))
+
+
+def _load_entry_point_group(package: Package, group: EntryPointGroup) -> Iterable[object]:
     """Yield what the entry points of a group name; one may name several things."""
     for point in package.select_points(group):
         found = load_entry_point(package, point)
         yield from cast("Iterable[object]", found) if isinstance(found, list | tuple) else (found,)
 
 
-def _add_part(parts: PackageParts, found: object, *, group: str, package: Package) -> None:
+def _add_package_part(parts: PackageParts, found: object, *, group: str, package: Package) -> None:
     match group, found:
         case "tools", FunctionTool():
             parts.tools.append(build_function_tool(cast("Any", found), _ignore_failure))
@@ -71,12 +79,11 @@ def _ignore_failure(tool: str, error: Exception) -> None:
 def load_package_model(packages: Iterable[Package], name: str) -> CustomModel | None:
     """Return the model `provider/id` of a package that has such a provider; else None."""
     provider, _, id = name.partition("/")
-    for package in packages:
-        for point in package.select_points("providers"):
-            if point.name == provider:
-                factory = load_entry_point(package, point)
-                if not callable(factory):
-                    why = "a provider is a function of a model's id"
-                    raise UserError(f"{point.name} of the package {package.name} fails", why=why)
-                return CustomModel(cast("ModelProvider", factory(id)))
+    points = ((one, point) for one in packages for point in one.select_points("providers"))
+    for package, point in (pair for pair in points if pair[1].name == provider):
+        factory = load_entry_point(package, point)
+        if not callable(factory):
+            why = "a provider is a function of a model's id"
+            raise UserError(f"{point.name} of the package {package.name} fails", why=why)
+        return CustomModel(cast("ModelProvider", factory(id)))
     return None
