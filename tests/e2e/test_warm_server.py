@@ -44,7 +44,8 @@ def server(program: Program) -> Iterator[subprocess.Popen[bytes]]:
 
 def ask(program: Program, *args: str, **how: Any) -> tuple[int, str, str]:
     done = program.ask("go", "--debug", *args, **how)
-    return done.code, done.out, done.err
+    kept = [line for line in done.err.splitlines(True) if "the debug log is" not in line]
+    return done.code, done.out, "".join(kept)
 
 
 def test_a_run_has_its_clients_surroundings(

@@ -77,9 +77,10 @@ def _read_parser(parser: ArgumentParser, path: tuple[str, ...], what: str) -> Co
     below: dict[int, CommandNode] = {}
     for action in _list_actions(parser):
         named = _subparsers_of(action)
-        helps = {each.dest: each.help or "" for each in _list_choices(action)}
-        for name, child in named.items():
-            below.setdefault(id(child), _read_parser(child, (*path, name), helps.get(name, "")))
+        shown = {each.dest: each.help or "" for each in _list_choices(action)}
+        for name, told in shown.items():  # one without a help is for the program itself
+            child = named[name]
+            below.setdefault(id(child), _read_parser(child, (*path, name), told))
     return CommandNode(
         path, what, tuple(_read_flags(parser)), parser.epilog or "", tuple(below.values())
     )
