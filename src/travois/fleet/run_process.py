@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import IO, Protocol
+from typing import IO
 
 from travois import warm_client
 from travois.permissions.secrets import is_secret_variable
@@ -33,39 +33,8 @@ LOGGER = logging.getLogger("dbos.travois")
 """Below the engine's, so that it writes to the same file."""
 
 
-class RunProcess(Protocol):
-    """The part of a `Popen` that following a run takes."""
-
-    @property
-    def pid(self) -> int:
-        """The number of the process, and of its group."""
-        ...
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """What the run reads."""
-        ...
-
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        """What it prints."""
-        ...
-
-    def poll(self) -> int | None:
-        """Return the exit code, negative for a signal; None while it runs."""
-        ...
-
-    def wait(self) -> int:
-        """Wait for the end; return the exit code."""
-        ...
-
-    def send_signal(self, number: int, /) -> None:
-        """Send a signal unless the run has ended."""
-        ...
-
-
 class WarmRun:
-    """A run in a fork of the warm server."""
+    """A run in a fork of the warm server; the part of a `Popen` that following it takes."""
 
     def __init__(self, pid: int, line: socket.socket, *, stdin: int, stdout: int) -> None:
         self.pid = pid
@@ -95,6 +64,9 @@ class WarmRun:
         """Send a signal unless the run has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+
+RunProcess = WarmRun | subprocess.Popen[bytes]
 
 
 def wait_until_readable(fd: int, *, seconds: float) -> bool:
