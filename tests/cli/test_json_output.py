@@ -22,6 +22,7 @@ WITHOUT_DATA = {
     *("memory reject", "mail send", "permissions check", "permissions forget", "permissions test"),
     *("mcp add", "mcp remove", "mcp approve", "mcp login", "mcp logout", "mcp logs"),
     *("fleet run", "fleet worker", "fleet migrate", "fleet submit", "fleet cancel", "fleet retry"),
+    *("plugins enable", "plugins disable"),
     *("fleet logs", "fleet results", "fleet export", "schedule add", "schedule rm"),
 }
 """Commands that do something, print a text or a log, or have JSON as their only format."""
@@ -32,6 +33,7 @@ NEEDS_MORE = {
     "try",
     "lab report",
     "dream",
+    "eval",
     "memory show",
     "compact",
     "sessions diff",
