@@ -44,13 +44,17 @@ EXTERNAL = re.compile(r"""(?:src|href)=["'](?:https?:)?//[^"']+\.(?:js|css|woff2
 def main() -> int:
     """Write the pages, build the site, and check that it needs nothing from elsewhere."""
     write_pages()
+    # Not --quiet: what mkdocs does not print, it does not count as a warning either.
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--quiet"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         check=False,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
+        sys.stderr.write(done.stderr)
         return done.returncode
     if loaded := sorted(find_external_assets()):
         sys.stderr.write("docs: loaded from elsewhere:\n" + "\n".join(loaded) + "\n")

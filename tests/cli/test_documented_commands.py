@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import travois
 import travois_lab as lab
 from tests.e2e.program import Program, write_launcher
 from travois.commands.flags import COMMAND_MODULES, COMMANDS, build_parser
@@ -122,7 +121,6 @@ def test_a_recipe_runs(number: int, tmp_path: Path) -> None:
             assert done.returncode in allowed, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.skipif(not hasattr(travois, "run_sync"), reason="needs the public library names")
 @pytest.mark.parametrize("number", range(len(TUTORIAL)))
 def test_a_step_of_the_tutorial_runs(number: int, tmp_path: Path) -> None:
     with lab.server(SCRIPT) as api:

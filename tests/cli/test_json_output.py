@@ -22,8 +22,15 @@ WITHOUT_DATA = {
     *("memory reject", "mail send", "permissions check", "permissions forget", "permissions test"),
     *("mcp add", "mcp remove", "mcp approve", "mcp login", "mcp logout", "mcp logs"),
     *("fleet run", "fleet worker", "fleet migrate", "fleet submit", "fleet cancel", "fleet retry"),
-    *("plugins enable", "plugins disable"),
-    *("fleet logs", "fleet results", "fleet export", "schedule add", "schedule rm"),
+    *(
+        "plugins enable",
+        "plugins disable",
+        "fleet logs",
+        "fleet results",
+        "fleet export",
+        "schedule add",
+        "schedule rm",
+    ),
 }
 """Commands that do something, print a text or a log, or have JSON as their only format."""
 NEEDS_MORE = {
@@ -33,9 +40,9 @@ NEEDS_MORE = {
     "try",
     "lab report",
     "dream",
-    "eval",
     "memory show",
     "compact",
+    "eval",
     "sessions diff",
 }
 """Documented shapes that the tests of the command check: it needs a server, a task or a model."""
