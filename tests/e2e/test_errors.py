@@ -237,12 +237,11 @@ def test_the_library_refuses_a_folder_that_is_not_there(program: Program) -> Non
     (program.folder / "file").write_text("")
     code = (
         "import anyio\n"
-        "from travois import Options, Session\n"
-        "from travois.core.errors import UserError\n"
+        "from travois import Options, Session, UserError\n"
         "from travois.testing import Scripted\n"
         "async def main(cwd):\n"
         "    try:\n"
-        "        async with Session(Options(cwd=cwd), model=Scripted([])):\n"
+        "        async with Session(Options(cwd=cwd, model=Scripted())):\n"
         "            print('opened')\n"
         "    except UserError as fault:\n"
         "        print(fault)\n"

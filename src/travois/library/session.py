@@ -109,9 +109,7 @@ class Session:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             servers = await self._connect_servers(stack)
-            live = self._create_live_session(servers)
-            stack.push_async_exit(live)
-            await live.__aenter__()
+            live = await stack.enter_async_context(self._create_live_session(servers))
             self._live = live
             self._follow_models(live.runtime.agent)
             self._stack = stack.pop_all()
