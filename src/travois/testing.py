@@ -1,7 +1,7 @@
 """A scripted model for tests of agents; nothing leaves the process.
 
 model = Scripted(call("Read", file_path="a.txt"), say("It is empty."))
-async with Session(options, model=model) as session:
+async with Session(Options(model=model)) as session:
     assert await session.ask("what is in a.txt?") == "It is empty."
 """
 

@@ -107,11 +107,24 @@ def _read_scans(cache: Path) -> dict[str, ScannedFolder]:
 
 def _save_scans(cache: Path, scans: dict[str, ScannedFolder]) -> None:
     """Keep what was found; where that is impossible, the next start looks again."""
-    there = {folder: scan for folder, scan in scans.items() if os.path.isdir(folder)}
+    there = {
+        folder: scan
+        for folder, scan in scans.items()
+        if _can_be_json(folder) and os.path.isdir(folder)
+    }
     try:
         blobs.replace_file(cache, msgspec.json.encode(there), sync="whenever")
     except OSError:
         return
+
+
+def _can_be_json(folder: str) -> bool:
+    """Return whether a folder's name is text; the packages of another are looked for each time."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _scan_packages(folder: str, changed: int) -> ScannedFolder:
