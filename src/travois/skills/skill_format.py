@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from travois.files.front_matter import FrontMatter, parse_front_matter
 from travois.skills.command_text import join_front_matter_value
 
+MISSING_NAME = "the name is missing"
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_COMPATIBILITY_CHARS = 500
@@ -67,7 +68,7 @@ def _find_name_flaws(given: str, folder: str) -> Iterator[str]:
     """Yield what is wrong with a skill's name."""
     name = unicodedata.normalize("NFKC", given)
     if not name:
-        yield "the name is missing"
+        yield MISSING_NAME
         return
     if len(name) > MAX_NAME_CHARS:
         yield f"the name has {len(name)} characters; {MAX_NAME_CHARS} are allowed"

@@ -20,7 +20,7 @@ from travois.files import front_matter
 from travois.prompt.environment import NO_VALUE, escape_line
 from travois.prompt.instruction_text import matches_scope_pattern
 from travois.skills.command_text import CustomCommand, parse_prompt_file
-from travois.skills.skill_format import find_extensions, find_skill_flaws
+from travois.skills.skill_format import MISSING_NAME, find_extensions, find_skill_flaws
 
 SKILLS_OPENING = "<skills>\n"
 SKILLS_CLOSING = "\n</skills>"
@@ -46,8 +46,12 @@ class LoadedSkills(msgspec.Struct, frozen=True):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should hear at the start: ignored files, and skills with flaws."""
-        flawed = [one for one in self.skills if one.flaws]
+        """What the user should hear at the start: ignored files, and skills with flaws.
+
+        Claude Code's skills need no name of their own, so only `travois skills` says that one is
+        missing.
+        """
+        flawed = [one for one in self.skills if {*one.flaws} - {MISSING_NAME}]
         told = (
             f"skill {one.name}: {'; '.join(one.flaws)} ({one.origin})"
             for one in flawed[:MAX_FLAW_NOTICES]
