@@ -150,7 +150,8 @@ class AskedCall:
         because = self.question.because
         if self.patches and because.startswith("writes ") and ";" not in because:
             return MODE_REASON if because.endswith(self._argument_text("file_path")) else because
-        if self._shorten_paths(because).replace("writes ", "changes ", 1) in self.question.effects:
+        change = self._shorten_paths(because).replace("writes ", "changes ", 1)
+        if change.startswith("changes ") and change in self.question.effects:
             return MODE_REASON
         ran = re.match(r"runs (.+?): (?=.)", because)
         told = ran is not None and self.command.startswith(ran[1])
