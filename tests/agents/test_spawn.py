@@ -113,7 +113,7 @@ def own(session: LiveSession, id: str) -> list[Entry]:
 
 
 def folder(session: LiveSession) -> Path:
-    (path,) = TravoisHome(Path(session.runtime.agent.permissions.guard.own)).sessions.glob(
+    (path,) = TravoisHome(Path(session.runtime.agent.permissions.guard.own[0])).sessions.glob(
         f"*/{session.id}"
     )
     return path
@@ -160,7 +160,7 @@ def test_children_are_no_sessions(options: Options) -> None:
 
     async def main(session: LiveSession) -> None:
         await session.ask("begin")
-        found = list_sessions(TravoisHome(Path(session.runtime.agent.permissions.guard.own)))
+        found = list_sessions(TravoisHome(Path(session.runtime.agent.permissions.guard.own[0])))
         assert [summary.id for summary in found] == [session.id]
 
     play(options, model, main)

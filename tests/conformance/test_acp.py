@@ -263,7 +263,7 @@ def test_commands_are_offered_and_obeyed(house: House) -> None:
         offered = {c.name: c for c in window.of("available_commands_update")[0].available_commands}
         assert offered["greet"].input.root.hint == "NAME"
         assert "resume" not in offered
-        assert done.stop_reason == "end_turn" and "window" in window.said()
+        assert done.stop_reason == "end_turn" and "compaction begins" in window.said()
         assert window.said().endswith("A heading.")
         assert len(house.api.bodies) == 2
         assert "review them with `travois trust`" in window.said("agent_thought_chunk")

@@ -66,7 +66,7 @@ class Ground:
             **{name: tuple(texts) for name, texts in self.row.get("rules", {}).items()}
         )
         mode = find_mode(self.row.get("mode") or "default")
-        guard = Permissions(mode, rules.parse(), (self.places["ws"],), own=self.places["hh"])
+        guard = Permissions(mode, rules.parse(), (self.places["ws"],), own=(self.places["hh"],))
         folder, tools = Path(self.places["ws"]), TOOLS
         return agent(folder, *lines, tools=tools, session=begun(), guard=guard, person=person)
 

@@ -127,7 +127,7 @@ def test_a_path_is_judged_by_where_it_leads(
         RuleTexts(**{name: tuple(texts) for name, texts in row.get("rules", {}).items()}),
         workspace=places["ws"],
     )
-    found = decide_case(case, own=places["hh"])
+    found = decide_case(case, own=(places["hh"],))
     wanted = {"allow": ("allow",), "ask": ("ask", "deny"), "deny": ("deny",)}[row["expect"]]
     assert found.effect in wanted, (row["why"], found)
 

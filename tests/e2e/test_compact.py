@@ -201,7 +201,7 @@ def test_a_session_in_use_and_a_switch_that_is_off_are_refused_clearly(work: Pro
         busy = work.run("compact")
         assert busy.code == 2 and "in use" in busy.err, busy.err
         screen.type("/context\n")
-        assert "of 967,000 tokens" in screen.until("cache warm for")
+        assert "compaction begins at 967,000" in screen.until("cache warm for")
         screen.type("/compact values\n")
         screen.until("Compacted (manual)")
         screen.type("/cost\n")

@@ -65,7 +65,7 @@ def test_a_message_is_picked_and_one_side_of_it_gives_way(work: Program, side: s
         glass.until("message")
         glass.still()
         glass.type("3" if side == "from" else "2")  # the newest is the first
-        glass.until("Compacted (manual)", "saved to disk; ", "by the model")
+        glass.until("Compacted (manual)", "saved to disk;", "by the model")
         assert glass.leave() == 0
         asked = next(e.body.decode() for e in api.ledger if ASKED in e.body.decode())
         api.no_invalid()

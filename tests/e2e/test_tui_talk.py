@@ -282,7 +282,7 @@ def test_two_escapes_take_a_turn_back(program: Program) -> None:
 
 
 def test_a_command_stands_as_it_was_typed_and_only_clearing_leaves_a_mark(program: Program) -> None:
-    with program.served([{"say": "Hello.", "repeat": True}]) as api:
+    with program.served(["Hello.", {"say": "Reviewed.", "repeat": True}]) as api:
         glass = Glass(program, *program.model, rows=40)
         glass.ready()
         glass.type("hi\r")
@@ -290,7 +290,7 @@ def test_a_command_stands_as_it_was_typed_and_only_clearing_leaves_a_mark(progra
         glass.type("/clear\r")
         glass.until("─── cleared; the conversation before: /resume ")
         glass.type("/review the tests\r")
-        glass.until("❯ /review the tests", "Hello.", "cache")
+        glass.until("❯ /review the tests", "Reviewed.", "cache")
         assert "careful colleague" in str(api.bodies[-1])
         assert "careful colleague" not in glass.story
         glass.type("/add-dir ..\r")

@@ -159,7 +159,8 @@ def test_when_the_time_is_up_the_turn_ends_with_what_there_is(tmp_path: Path) ->
     tools = [small("Wait", forever)]
     one = agent(tmp_path, call("Wait", path="a"), tools=tools, budget=Budget(Limits(seconds=0.25)))
     assert play(one) == "budget"
-    assert facts(one, Ended) == [Ended("budget", "reached the session's limit of 0.25 seconds")]
+    why = "reached the session's limit of 0.25 seconds"
+    assert facts(one, Ended) == [Ended("budget", why, "seconds")]
     assert [extract_text(fact.content) for fact in facts(one, Result)] == [STOPPED_RESULT]
     assert len(facts(one, Sent)) == 1
 

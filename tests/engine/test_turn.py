@@ -204,7 +204,7 @@ def test_a_turn_stops_at_its_limit_of_requests(tmp_path: Path) -> None:
     assert play(one) == "turns"
     assert len(facts(one, Sent)) == 3
     assert len(facts(one, Result)) == 3
-    assert facts(one, Ended) == [Ended("turns", "reached the session's limit of 3 turns")]
+    assert facts(one, Ended) == [Ended("turns", "reached the session's limit of 3 turns", "turns")]
     one.budget = Budget()
     one.model = agent(tmp_path, say("done")).model
     assert play(one) == "end"

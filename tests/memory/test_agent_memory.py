@@ -88,7 +88,7 @@ def test_memory_does_not_lead_out_of_the_folder(top: Path) -> None:
 
 def test_an_agent_writes_its_memory_without_a_question_and_nothing_else(top: Path) -> None:
     own, work = str(top / "state"), str(top / "work")
-    guard = Permissions("default", folders=(work,), own=own)
+    guard = Permissions("default", folders=(work,), own=(own,))
 
     def effect(path: str, guard: Permissions) -> str:
         use = ToolUse("Write", (Access("write", path),), root=work)

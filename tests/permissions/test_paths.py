@@ -76,4 +76,4 @@ def test_commands_that_read_many_files_ask_if_one_of_them_is_another_matter(
         rules=RuleTexts(deny=("Read(./secrets/**)",)),
         workspace=str(ground),
     )
-    assert decide_case(case, own="").effect == effect
+    assert decide_case(case, own=()).effect == effect

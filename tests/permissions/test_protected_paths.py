@@ -91,7 +91,9 @@ def use(line: str) -> ToolUse:
 
 def ruled(mode: PermissionMode, line: str, *rules: str) -> PermissionDecision:
     parsed = tuple(parse_permission_rule(rule, "allow") for rule in rules)
-    return decide_permission(Permissions(mode, parsed, (ROOT,), own=f"{HOME}/.travois"), use(line))
+    return decide_permission(
+        Permissions(mode, parsed, (ROOT,), own=(f"{HOME}/.travois",)), use(line)
+    )
 
 
 def certain(verdict: PermissionDecision) -> bool:

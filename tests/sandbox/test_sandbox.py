@@ -466,4 +466,4 @@ def test_a_bwrap_that_fails_is_no_sandbox(tmp_path: Path):
     broken.chmod(0o755)
     behind = probe.probe_sandbox(str(broken))
     assert (behind.kind in ("partial", "none"), behind.bwrap) == (True, "")
-    assert "No permissions to create new namespace; fix: " in behind.line
+    assert "No permissions to create new namespace; `travois doctor`" in behind.line
