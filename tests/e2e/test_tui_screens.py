@@ -1,4 +1,4 @@
-"""Golden screens: thinking, questions, pickers, agents and diffs at three widths, dark and light.
+"""Golden screens: thinking, questions, pickers and diffs at three widths, dark and light.
 
 `TRAVOIS_WRITE_SCREENS=1 pytest tests/e2e/test_tui_screens.py` writes them anew; look at the diff.
 """
@@ -14,17 +14,14 @@ import pytest
 
 from tests.e2e.glass import Glass, steady, use
 from tests.e2e.program import Program
-from tests.e2e.test_agent_progress import ASKED
 from tests.e2e.test_tui_looks import CLEAR_BACKGROUND, colour
 from travois.tui.theme import resolve_theme
 from travois.version import __version__
 
 SCREENS = Path(__file__).parent / "screens"
-GATE = "while [ ! -e open ]; do sleep 0.05; done"
 THOUGHT = "The price is a sum.\nIt should be rounded once, at the end, and not for each item."
 CHECK = "print('E   AssertionError: 3 != 4')\nprint('2 failed, 1 passed')\nraise SystemExit(1)\n"
 SCRIPT = [
-    {"when": {"system": ASKED}, "say": "Waiting for the gate", "repeat": True},
     {"when": {"last_text": "think"}, "say": [{"thinking": THOUGHT}, {"text": "Round once."}]},
     {
         "when": {"last_text": "change"},
@@ -36,14 +33,6 @@ SCRIPT = [
         ],
     },
     {"say": "Changed."},
-    {
-        "when": {"last_text": "ask an agent"},
-        "say": [use("Agent", subagent_type="explore", description="Find uses", prompt="look")],
-    },
-    {"when": {"last_text": "look"}, "say": [use("Grep", pattern="price")]},
-    {"say": [use("Bash", command=GATE)]},
-    {"say": "It is used in a.py."},
-    {"say": "Asked.", "repeat": True},
 ]
 
 
@@ -114,10 +103,6 @@ def test_screens_look_as_they_should(program: Program, columns: int, base: str) 
         scenes.take("picker", "Which permission mode?")
         scenes.answer("4")
         glass.until("The mode is auto.")
-        glass.type("\x0cask an agent\r")
-        scenes.take("subagent", "Searching the code", "Running while", "Waiting for the gate")
-        (program.folder / "open").touch()
-        scenes.take("subagent done", "It is used in a.py.", "Asked.")
         assert glass.leave() == 0
     compare(scenes.seen, SCREENS / f"{columns}.txt")
 
